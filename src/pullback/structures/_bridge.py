@@ -1,0 +1,145 @@
+"""The one place where tensors become arrays and kernels become PyTorch operators.
+
+`operator` registers a function over tensors in host memory as `torch.ops.pullback.NAME`: torch.compile keeps it in its graph,
+vmap batches it, and it accepts tensors on any device and in any floating dtype (half precision is computed in
+float32).  `over_batch` runs a kernel over the instances of a batch, in as many threads as torch uses.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Kernel = Callable[..., int]
+
+_library = torch.library.Library("pullback", "DEF")
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def operator(
+    schema: str,
+    compute: Callable[..., Any],
+    fake: Callable[..., Any],
+    *,
+    save: Callable[..., None] | None = None,
+    backward: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """Registers `compute` under `schema` and returns the operator.
+
+    `compute` sees contiguous tensors in host memory, in float32 or float64; its outputs go back to the device and the
+    dtype of the inputs.  `fake` gives empty outputs of the right shape.  `backward(ctx, *gradients)` and `save(ctx,
+    inputs, output)` are those of `torch.library.register_autograd`; without them the operator has no derivative.
+    """
+    name = schema.split("(")[0]
+    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    _library.impl(name, _on_host(compute), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"pullback::{name}", fake, lib=_library)
+    if backward is not None:
+        torch.library.register_autograd(f"pullback::{name}", backward, setup_context=save, lib=_library)
+    operation: Callable[..., Any] = getattr(torch.ops.pullback, name).default
+    torch.library.register_vmap(f"pullback::{name}", _vmap_rule(operation), lib=_library)
+    return operation
+
+
+def _on_host(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """`compute` for tensors anywhere, of any floating dtype."""
+
+    def anywhere(*arguments: Any) -> Any:
+        first = next(a for a in arguments if isinstance(a, Tensor))
+        dtype = first.dtype
+        if first.device.type == "cpu" and dtype not in _HALF:
+            return compute(*[a.contiguous() if isinstance(a, Tensor) else a for a in arguments])
+
+        def home(a: Any) -> Any:
+            if not isinstance(a, Tensor):
+                return a
+            return a.to("cpu", torch.float32 if a.dtype in _HALF else a.dtype).contiguous()
+
+        def away(a: Tensor) -> Tensor:
+            return a.to(first.device, dtype if dtype in _HALF and a.dtype == torch.float32 else a.dtype)
+
+        outputs = compute(*map(home, arguments))
+        return away(outputs) if isinstance(outputs, Tensor) else tuple(map(away, outputs))
+
+    return anywhere
+
+
+def _vmap_rule(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Every operator takes any number of leading batch dimensions, so vmap is one more of them."""
+
+    def rule(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Any, Any]:
+        def lead(a: Any, dim: int | None) -> Any:
+            if not isinstance(a, Tensor):
+                return a
+            return a.expand(info.batch_size, *a.shape) if dim is None else a.movedim(dim, 0)
+
+        outputs = operation(*map(lead, arguments, in_dims))
+        return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+
+    return rule
+
+
+def instances(tensor: Tensor, event_dims: int) -> NDArray[Any]:
+    """The tensor's memory as an array whose first axis counts the instances of the batch."""
+    batch = tensor.shape[: tensor.dim() - event_dims]
+    array: NDArray[Any] = tensor.reshape(batch.numel(), *tensor.shape[tensor.dim() - event_dims :]).numpy()
+    return array
+
+
+def over_batch(kernel: Kernel, *arguments: Any, batch: int, work: float) -> int:
+    """The first instance that `kernel(*arguments, lo, hi)` reports over `range(batch)`, or −1.
+
+    `work` estimates the nanoseconds in all: below 0.3 ms a second thread costs more than it brings.  Each instance
+    is computed by one thread, so the answer does not depend on how many there are.
+    """
+    threads = min(torch.get_num_threads(), batch) if work >= 300_000 else 1
+    if threads == 1:
+        return int(kernel(*arguments, 0, batch))
+    cuts = [batch * i // threads for i in range(threads + 1)]
+    jobs = [_pool().submit(kernel, *arguments, lo, hi) for lo, hi in zip(cuts[1:-1], cuts[2:])]
+    reports = [kernel(*arguments, 0, cuts[1]), *(job.result() for job in jobs)]
+    return next((int(report) for report in reports if report >= 0), -1)
+
+
+_threads: ThreadPoolExecutor | None = None
+_lock = threading.Lock()
+
+
+def _pool() -> ThreadPoolExecutor:
+    global _threads
+    with _lock:
+        if _threads is None:
+            _threads = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), "pullback")
+        return _threads
+
+
+def _forget_pool() -> None:
+    """A forked child has none of its parent's threads, and may inherit the lock in a locked state."""
+    global _threads, _lock
+    _threads, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+def _check(ok: Tensor, message: str) -> Tensor:
+    if not ok.all():
+        example = tuple(int(i) for i in np.argwhere(~ok.numpy())[0])
+        raise ValueError(message.format(example=list(example)))
+    return ok.clone()
+
+
+check = operator("check(Tensor ok, str message) -> Tensor", _check, lambda ok, message: torch.empty_like(ok))
+"""Raises `message` unless every entry of `ok` is true; `{example}` in it becomes the index of the first that is not."""
+
+
+def name_example(index: int, batch_shape: Sequence[int]) -> str:
+    """How an error names one instance of a batch: `example [2, 0]`."""
+    return f"example {[int(i) for i in np.unravel_index(index, tuple(batch_shape))]}" if batch_shape else "the instance"
