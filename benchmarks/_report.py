@@ -1,0 +1,115 @@
+"""The table that `python -m benchmarks` prints, and the JSON file it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Table
+
+from ._harness import OURS, Figure
+
+RESULTS = Path(__file__).parent / "results"
+_VERSIONS = ("pullback", "torch", "numpy", "numba", "scipy", "entmax", "torch-struct", "supar", "ufal.chu-liu-edmonds")
+
+
+def table(figures: Iterable[Figure]) -> Table:
+    """One row per figure: what was measured, what was promised, whether it holds."""
+    rows = Table(title="pullback and its peers", header_style="bold")
+    for column in ("case", "size", OURS, "against", "peer", "figure", "target", "", "note"):
+        right = column in (OURS, "peer", "figure", "target")
+        rows.add_column(column, justify="right" if right else "left", no_wrap=column in ("case", "size", "figure"))
+    previous = None
+    for figure in figures:
+        if previous not in (None, figure.case):
+            rows.add_section()
+        rows.add_row(*_cells(figure, figure.case if figure.case != previous else ""))
+        previous = figure.case
+    return rows
+
+
+def line(figure: Figure) -> str:
+    """A figure in one line, for the reader who watches the run."""
+    case, size, ours, against, peer, value, target, met, note = _cells(figure, figure.case)
+    parts = [case, size, value, f"({OURS} {ours}, {against} {peer})" if against else "", target, met, note]
+    return "  ".join(part for part in parts if part)
+
+
+def _cells(figure: Figure, case: str) -> tuple[str, ...]:
+    against = figure.times.get(figure.against)
+    return (
+        case,
+        figure.size,
+        _seconds(figure.times.get(OURS)),
+        figure.against,
+        _seconds(against),
+        _value(figure),
+        _target(figure),
+        "[red]failed[/]" if figure.failed else {True: "[green]met[/]", False: "[red]not met[/]", None: ""}[figure.met],
+        escape(figure.note),
+    )
+
+
+def _value(figure: Figure) -> str:
+    return "–" if figure.value is None else _with_unit(figure.value, figure.unit)
+
+
+def _target(figure: Figure) -> str:
+    bounds = []
+    if figure.at_least is not None:
+        bounds.append(f"≥ {_with_unit(figure.at_least, figure.unit.split()[0])}")
+    if figure.at_most is not None:
+        bounds.append(f"≤ {_with_unit(figure.at_most, figure.unit.split()[0])}")
+    return ", ".join(bounds)
+
+
+def _with_unit(value: float, unit: str) -> str:
+    if unit == "s" or unit.startswith("s/"):
+        return _seconds(value) + unit[1:]
+    return f"{value:.3g}{'' if unit.startswith('×') else ' '}{unit}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return ""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def save(figures: Iterable[Figure], folder: Path = RESULTS) -> Path:
+    """Write the figures with the versions and the machine they belong to; returns the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(timezone.utc)
+    record = {
+        "time": now.isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "versions": {name: version for name in _VERSIONS if (version := _version(name))},
+        "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
+    }
+    path = folder / f"{now:%Y-%m-%d-%H%M%S}.json"
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
