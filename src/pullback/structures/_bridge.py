@@ -1,10 +1,11 @@
 """The one place where tensors become arrays and kernels become PyTorch operators.
 
-`operator` registers a function over tensors in host memory as `torch.ops.pullback.NAME`: torch.compile keeps it in its graph,
-vmap batches it, and it accepts tensors on any device and in any floating dtype (half precision is computed in
+`operator` registers a function over tensors in host memory as `torch.ops.pullback.NAME`: torch.compile keeps it in its
+graph, vmap batches it, and it accepts tensors on any device and in any floating dtype (half precision is computed in
 float32).  `over_batch` runs a kernel over the instances of a batch, in as many threads as torch uses.
 """
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -102,7 +103,7 @@ def over_batch(kernel: Kernel, *arguments: Any, batch: int, work: float) -> int:
     if threads == 1:
         return int(kernel(*arguments, 0, batch))
     cuts = [batch * i // threads for i in range(threads + 1)]
-    jobs = [_pool().submit(kernel, *arguments, lo, hi) for lo, hi in zip(cuts[1:-1], cuts[2:])]
+    jobs = [_pool().submit(kernel, *arguments, lo, hi) for lo, hi in itertools.pairwise(cuts[1:])]
     reports = [kernel(*arguments, 0, cuts[1]), *(job.result() for job in jobs)]
     return next((int(report) for report in reports if report >= 0), -1)
 

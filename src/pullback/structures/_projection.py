@@ -9,8 +9,8 @@ from torch import Tensor
 class Projection(NamedTuple):
     """A SparseMAP solution as a mixture of vertices, and how it was reached; nothing in it requires grad.
 
-    vertices: (*batch, m, *event), zeros beyond `count`;  probabilities: (*batch, m);  count, iterations, gap, converged:
-    (*batch).  The gap is ⟨s − μ, argmax(s − μ) − μ⟩.
+    vertices: (*batch, m, *event), zeros beyond `count`;  probabilities: (*batch, m);  count, iterations, gap and
+    converged: (*batch).  The gap is ⟨s − μ, argmax(s − μ) − μ⟩.
     """
 
     vertices: Tensor

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pullback.structures._bridge import check
+from pullback.structures._maximum_entropy import maximum_entropy
 from pullback.structures._projection import Projection, project
 
 
@@ -128,6 +129,13 @@ class LogLinear(Structure):
         value = self.inner(scores, z) - self.log_partition(scores)
         return value.masked_fill(~self.contains(z), -torch.inf)
 
+    def maximum_entropy(self, point: Tensor) -> Tensor:
+        """The largest entropy of a distribution whose mean is `point`, any point of conv 𝒵; one number per example.
+
+        The entropy of p(z) ∝ exp⟨s, z⟩ when `point` is marginals(s), and 0 at a vertex.
+        """
+        return maximum_entropy(self.log_partition, point, self.event_dims)
+
     @abstractmethod
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
@@ -135,12 +143,20 @@ class LogLinear(Structure):
         """Independent vertices drawn from p: (*sample_shape, *batch, *event).  Exact; never requires grad."""
 
 
+class Simplex(LogLinear):
+    """A structure whose vertices are unit vectors, so that α-entmax is defined on it."""
+
+    @abstractmethod
+    def entmax(self, scores: Tensor, alpha: float | Tensor) -> Tensor:
+        """argmax ⟨s, p⟩ + H(p) with Tsallis' entropy of order α: softmax at 1, sparsemax at 2.  Differentiable."""
+
+
 def affine_probabilities(scores: Tensor, found: Projection, event_dims: int) -> Tensor:
     """The probabilities of a support as functions of the scores.
 
     Near the solution they minimize ½‖Σ pᵢ zᵢ − s‖² subject to Σ pᵢ = 1 alone, which is a linear system in the Gram
-    matrix of the vertices.  Adding 11ᵀ to it changes nothing under that constraint and makes it regular whenever the vertices are
-    affinely independent.
+    matrix of the vertices.  Adding 11ᵀ to it changes nothing under that constraint and makes it regular whenever
+    the vertices are affinely independent.
     """
     if not (torch.is_grad_enabled() and scores.requires_grad):
         return found.probabilities

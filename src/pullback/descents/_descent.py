@@ -1,0 +1,148 @@
+"""The interface of a descent, and the loop all descents share."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from pullback.regularizers._regularizer import Regularizer
+from pullback.structures._structure import Structure
+
+Start = Regularizer | Tensor | float
+"""Where a descent begins: a regularizer's prediction (argmax, marginals, sparsemap), a given point, or a number (0)."""
+
+_HALVINGS = 30
+
+
+class Downstream(Protocol):
+    """The downstream loss as a descent sees it; each call is one evaluation, and nothing returned requires grad."""
+
+    def loss_at(self, point: Tensor) -> Tensor:
+        """L(point), one number per example."""
+
+    def loss_and_gradient_at(self, point: Tensor) -> tuple[Tensor, Tensor]:
+        """L(point) and ∇L(point), per example."""
+
+
+class Iterate(NamedTuple):
+    """A point on the way, with scores that predict it where they are known."""
+
+    point: Tensor
+    scores: Tensor | None
+
+
+class Pullback(ABC):
+    """A rule that turns a start point and the downstream loss into a label."""
+
+    @property
+    @abstractmethod
+    def uses_gradient_at_start(self) -> bool:
+        """Whether the first thing this asks for is the gradient at the start: then the forward pass may supply it."""
+
+    @property
+    @abstractmethod
+    def evaluations(self) -> int | None:
+        """How often the downstream loss is evaluated, the gradient at the start included; None if it depends."""
+
+    @abstractmethod
+    def target(self, structure: Structure, scores: Tensor, start: Start, downstream: Downstream) -> Tensor:
+        """The label, shaped like `scores`."""
+
+
+@dataclass(frozen=True)
+class Descent(Pullback):
+    """`steps` steps of size `step_size` down the downstream loss.
+
+    step_size: a number; a sequence with one number per step; or a tensor with one number per example.
+    backtrack: halve a step, example by example, until the loss of its end is no higher than that of its beginning.
+    Step sizes refer to the loss of one example, so they mean the same at any batch size.
+    """
+
+    step_size: float | Sequence[float] | Tensor = 1.0
+    steps: int = 1
+    backtrack: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.steps, int) or self.steps < 1:
+            raise ValueError(f"{type(self).__name__}: steps is {self.steps!r}; expected an integer ≥ 1.")
+        if isinstance(self.step_size, Tensor):
+            if not bool(((self.step_size >= 0) & self.step_size.isfinite()).all()):
+                raise ValueError(f"{type(self).__name__}: step_size has entries that are negative or not finite.")
+            return
+        sizes = self.step_size if isinstance(self.step_size, Sequence) else [self.step_size]
+        if isinstance(self.step_size, Sequence) and len(sizes) != self.steps:
+            raise ValueError(f"{type(self).__name__}: {len(sizes)} step sizes for {self.steps} steps.")
+        for size in sizes:
+            if not (math.isfinite(size) and size >= 0):
+                raise ValueError(f"{type(self).__name__}: step_size is {size}; expected a finite number ≥ 0.")
+
+    @abstractmethod
+    def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
+        """The iterate after one step, `change` = −η ∇L."""
+
+    @property
+    def uses_gradient_at_start(self) -> bool:
+        return True
+
+    @property
+    def evaluations(self) -> int | None:
+        return None if self.backtrack else self.steps
+
+    def begin(self, structure: Structure, scores: Tensor, start: Start) -> Iterate:
+        """The first iterate."""
+        if isinstance(start, Regularizer):
+            return Iterate(start.predict(structure, scores), scores)
+        return Iterate(torch.as_tensor(start, dtype=scores.dtype, device=scores.device).expand_as(scores), None)
+
+    def target(self, structure: Structure, scores: Tensor, start: Start, downstream: Downstream) -> Tensor:
+        iterate = self.begin(structure, scores, start)
+        for step in range(self.steps):
+            loss, gradient = downstream.loss_and_gradient_at(iterate.point)
+            size = self._size(step, structure, scores)
+            moved = self.move(structure, iterate, -size * gradient)
+            if self.backtrack:
+                moved = self._backtrack(structure, iterate, moved, gradient, size, loss, downstream)
+            iterate = moved
+        return iterate.point
+
+    def _size(self, step: int, structure: Structure, scores: Tensor) -> Tensor:
+        """The step size, ready to multiply a gradient."""
+        size = self.step_size[step] if isinstance(self.step_size, Sequence) else self.step_size
+        sizes = torch.as_tensor(size, dtype=scores.dtype, device=scores.device)
+        if sizes.dim() == 0:
+            return sizes
+        batch = structure.batch_shape(scores)
+        if sizes.shape != batch:
+            raise ValueError(
+                f"{type(self).__name__}: step_size has shape {tuple(sizes.shape)}; "
+                f"expected the batch shape {tuple(batch)}."
+            )
+        return sizes.reshape(batch + (1,) * structure.event_dims)
+
+    def _backtrack(
+        self,
+        structure: Structure,
+        iterate: Iterate,
+        moved: Iterate,
+        gradient: Tensor,
+        size: Tensor,
+        loss: Tensor,
+        downstream: Downstream,
+    ) -> Iterate:
+        """The first of the steps size, size/2, size/4, … that does not raise the loss; no step where none is found."""
+        size = size.expand(loss.shape + (1,) * structure.event_dims)
+        for _ in range(_HALVINGS):
+            worse = ~(downstream.loss_at(moved.point) <= loss)
+            if not bool(worse.any()):
+                return moved
+            size = torch.where(worse.reshape(size.shape), size / 2, size)
+            moved = self.move(structure, iterate, -size * gradient)
+        still = (~(downstream.loss_at(moved.point) <= loss)).reshape(size.shape)
+        scores = None
+        if iterate.scores is not None and moved.scores is not None:
+            scores = torch.where(still, iterate.scores, moved.scores)
+        return Iterate(torch.where(still, iterate.point, moved.point), scores)

@@ -1,0 +1,29 @@
+"""Mirror descent: steps in the scores, seen through a regularizer's prediction."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from pullback.descents._descent import Descent, Iterate, Start
+from pullback.regularizers._regularizer import Regularizer
+from pullback.structures._structure import Structure
+
+
+@dataclass(frozen=True)
+class Mirror(Descent):
+    """μ ← predict(∇Ω(μ) − η ∇L(μ)).
+
+    Over `Entropy` this is exponentiated gradient, p ∝ p exp(−η ∇L), and in general the Kullback–Leibler projection onto
+    the marginal polytope: marginals(s − η ∇L).  Over `SquaredNorm` it is projected gradient.
+    Reference: Kivinen and Warmuth (1997); Beck and Teboulle (2003).
+    """
+
+    regularizer: Regularizer = field(kw_only=True)
+
+    def begin(self, structure: Structure, scores: Tensor, start: Start) -> Iterate:
+        iterate = super().begin(structure, scores, start)
+        return iterate if start == self.regularizer else Iterate(iterate.point, None)
+
+    def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
+        scores = self.regularizer.mirror(structure, iterate.point, iterate.scores) + change
+        return Iterate(self.regularizer.predict(structure, scores), scores)

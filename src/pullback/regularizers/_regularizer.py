@@ -1,0 +1,60 @@
+"""The interface of a regularizer."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pullback.structures._structure import LogLinear, MissingCapability, Structure
+
+
+class Regularizer(ABC):
+    """A convex function Ω on the polytope, which turns scores into a prediction and a label into a loss."""
+
+    @abstractmethod
+    def predict(self, structure: Structure, scores: Tensor) -> Tensor:
+        """argmax ⟨s, μ⟩ − Ω(μ) over conv 𝒵: the gradient of `conjugate`."""
+
+    @abstractmethod
+    def value(self, structure: Structure, point: Tensor) -> Tensor:
+        """Ω(point), one number per example, for any point of conv 𝒵."""
+
+    @abstractmethod
+    def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
+        """Scores θ with predict(θ) = point, where a mirror step starts; `scores` are such scores if they are known."""
+
+    def conjugate(self, structure: Structure, scores: Tensor) -> Tensor:
+        """Ω*(s) = max ⟨s, μ⟩ − Ω(μ), one number per example; its gradient is `predict`."""
+        scores = structure.restrict(scores)
+        best = self.predict(structure, scores)
+        with torch.no_grad():
+            value = structure.inner(scores, best) - self.value(structure, best)
+        return _Envelope.apply(scores, best, value)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Envelope(torch.autograd.Function):
+    """A maximum as a function of the scores: by the envelope theorem its gradient is the maximizer itself."""
+
+    @staticmethod
+    def forward(scores: Tensor, best: Tensor, value: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (best,) = ctx.saved_tensors
+        return gradient.reshape(gradient.shape + (1,) * (best.dim() - gradient.dim())) * best, None, None
+
+
+def log_linear(structure: Structure, what: str) -> LogLinear:
+    """`structure`, which has to have a partition function for `what`."""
+    if not isinstance(structure, LogLinear):
+        raise MissingCapability(
+            f"{what} needs a partition function, and {type(structure).__name__} has none; "
+            "a squared-norm method such as `sparsemap` or `spigot` needs only its argmax."
+        )
+    return structure

@@ -1,0 +1,30 @@
+"""Negative Shannon entropy: the prediction is the marginals."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pullback.regularizers._regularizer import Regularizer, log_linear
+from pullback.structures._structure import Structure
+
+
+@dataclass(frozen=True)
+class Entropy(Regularizer):
+    """Ω(μ) = −max H(p) over distributions p with mean μ: marginals (softmax when flat), and the CRF loss."""
+
+    def predict(self, structure: Structure, scores: Tensor) -> Tensor:
+        return log_linear(structure, "Entropy").marginals(scores)
+
+    def conjugate(self, structure: Structure, scores: Tensor) -> Tensor:
+        return log_linear(structure, "Entropy").log_partition(scores)
+
+    def value(self, structure: Structure, point: Tensor) -> Tensor:
+        return -log_linear(structure, "Entropy").maximum_entropy(point)
+
+    def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
+        if scores is None:
+            raise TypeError(
+                "Exponentiated gradient keeps its points strictly inside the polytope, as marginals of known scores; "
+                "it can start at Entropy() alone, not at a given point."
+            )
+        return scores

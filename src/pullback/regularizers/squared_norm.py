@@ -1,0 +1,25 @@
+"""Half the squared Euclidean norm: the prediction is SparseMAP."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pullback.regularizers._regularizer import Regularizer
+from pullback.structures._structure import Structure
+
+
+@dataclass(frozen=True)
+class SquaredNorm(Regularizer):
+    """Ω(μ) = ½‖μ‖²: SparseMAP (sparsemax when flat), and the SparseMAP loss.
+
+    Reference: Niculae et al. (2018).
+    """
+
+    def predict(self, structure: Structure, scores: Tensor) -> Tensor:
+        return structure.sparsemap(scores)
+
+    def value(self, structure: Structure, point: Tensor) -> Tensor:
+        return 0.5 * point.square().flatten(-structure.event_dims).sum(-1)
+
+    def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
+        return point

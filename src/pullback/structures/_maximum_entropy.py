@@ -1,0 +1,82 @@
+"""The largest entropy of a distribution over vertices with a given mean."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+_ROUNDS, _HALVINGS, _CG_STEPS = 100, 30, 200
+
+
+def maximum_entropy(log_partition: Callable[[Tensor], Tensor], point: Tensor, event_dims: int) -> Tensor:
+    """min A(θ) − ⟨θ, μ⟩ over scores θ, with A the log-partition function; one number per example.
+
+    Newton's method with conjugate gradients, in float64.  A part that `point` does not use gets the score −∞.  Where
+    `point` lies on another face of the polytope the minimum is only approached; each step then divides what is
+    missing by e.  As a function of `point` the answer has the gradient −θ.
+    """
+    mean = point.detach().double()
+    forbidden = mean == 0
+    theta = torch.zeros_like(mean).masked_fill(forbidden, -torch.inf)
+    tolerance = 1e-9 if point.dtype == torch.float64 else 1e-4
+
+    def dot(a: Tensor, b: Tensor) -> Tensor:
+        product = (a.masked_fill(forbidden, 0) * b).flatten(-event_dims).sum(-1)
+        return product.reshape(product.shape + (1,) * event_dims)
+
+    def objective(theta: Tensor) -> Tensor:
+        return log_partition(theta).reshape(dot(mean, mean).shape) - dot(theta, mean)
+
+    for _ in range(_ROUNDS):
+        with torch.enable_grad():
+            leaf = theta.clone().requires_grad_()
+            (marginals,) = torch.autograd.grad(log_partition(leaf).sum(), leaf, create_graph=True)
+        residual = (mean - marginals.detach()).masked_fill(forbidden, 0)
+        if residual.abs().amax() <= 1e-3 * tolerance:
+            break
+        direction = _conjugate_gradients(leaf, marginals, residual, forbidden, dot)
+        theta = _descend(objective, theta, direction, slope=dot(residual, direction))
+    if residual.abs().amax() > tolerance:
+        raise ValueError(
+            f"The target lies outside the polytope: no distribution over vertices comes closer than "
+            f"{residual.abs().amax().item():.1e} to it."
+        )
+    with torch.no_grad():
+        partition = log_partition(theta)
+    used = torch.where(forbidden, 0, theta)
+    return (partition - (used * point.double()).flatten(-event_dims).sum(-1)).to(point.dtype)
+
+
+def _conjugate_gradients(
+    leaf: Tensor, marginals: Tensor, residual: Tensor, forbidden: Tensor, dot: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Solves H d = residual, H the covariance of the vertices: singular, but consistent."""
+    solution = torch.zeros_like(residual)
+    rest, search = residual.clone(), residual.clone()
+    size = dot(rest, rest)
+    goal = 1e-20 * size
+    for _ in range(min(_CG_STEPS, 2 * residual[..., :].numel() + 10)):
+        (image,) = torch.autograd.grad(marginals, leaf, search, retain_graph=True)
+        curvature = dot(search, image)
+        busy = (size > goal) & (curvature > 1e-14 * dot(search, search))
+        if not busy.any():
+            break
+        step = torch.where(busy, size / curvature.where(busy, 1), 0)
+        solution = solution + step * search
+        rest = rest - step * image.masked_fill(forbidden, 0)
+        smaller = dot(rest, rest)
+        search = rest + torch.where(busy, smaller / size.where(busy, 1), 0) * search
+        size = smaller
+    return torch.where(solution.abs().amax() > 0, solution, residual)
+
+
+def _descend(objective: Callable[[Tensor], Tensor], theta: Tensor, direction: Tensor, slope: Tensor) -> Tensor:
+    """theta + t · direction for the largest t = 1, ½, ¼, … that lowers the objective, per example."""
+    with torch.no_grad():
+        start, step = objective(theta), torch.ones_like(slope)
+        for _ in range(_HALVINGS):
+            worse = objective(theta + step * direction) > start - 1e-4 * step * slope + 1e-12 * start.abs()
+            if not worse.any():
+                break
+            step = torch.where(worse, step / 2, step)
+        return theta + torch.where(worse, 0, step) * direction
