@@ -1,0 +1,60 @@
+"""What a user meets first: the import, the public names, the version and the README's example."""
+
+import inspect
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import pullback
+
+ROOT = Path(__file__).parents[1]
+PUBLIC = [name for name in getattr(pullback, "__all__", ()) if not name.startswith("__")]
+
+
+def run(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+def test_importing_the_library_leaves_numba_and_the_experiments_unloaded(tmp_path):
+    heavy = ("numba", "llvmlite", "scipy", "sklearn", "rich", "pullback.experiments")
+    finished = run(
+        f"import sys, torch; before = set(sys.modules); import pullback; "
+        f"print(*(name for name in {heavy!r} if name in set(sys.modules) - before))",
+        tmp_path,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.split() == []
+
+
+def test_the_front_door_lists_its_names_once():
+    assert PUBLIC
+    assert len(set(pullback.__all__)) == len(pullback.__all__)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_exists_and_has_a_docstring_of_its_own(name):
+    thing = getattr(pullback, name)
+    if inspect.isclass(thing) or inspect.isroutine(thing):
+        described = thing.__doc__ or ""
+        assert described.strip()
+        assert not described.startswith(f"{name}("), "this is the signature a dataclass writes for itself"
+
+
+def test_the_version_is_that_of_the_project():
+    declared = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    assert pullback.__version__ == declared[1] == metadata.version("pullback")
+
+
+def test_the_first_example_of_the_readme_works_when_pasted(tmp_path):
+    examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert examples
+    finished = run(examples[0], tmp_path)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (Path(pullback.__file__).parent / "py.typed").is_file()

@@ -1,0 +1,120 @@
+"""The drawing of the rooms, held by reading the import statements.
+
+experiments ─► estimators ─► descents ─► regularizers ─► structures ─► kernels
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "pullback"
+ROOMS = ("kernels", "structures", "regularizers", "descents", "estimators", "experiments")  # each sees those before it
+NEVER_IN_KERNELS = {"torch"}
+
+# Members do not import each other, except where one is made of another.
+BUILDS_ON = {
+    "estimators.spigot": {"estimators.surrogate"},
+    "kernels.eisner": {"kernels.semirings"},
+    "kernels.inside_outside": {"kernels.eisner", "kernels.semirings"},
+    "kernels.matrix_tree": {"kernels.matrix_tree_log"},
+    "kernels.tree_projection": {"kernels.subtours", "kernels.subtour_dual"},
+}
+
+
+def name_of(path: Path) -> str:
+    """kernels.simplex for kernels/simplex.py, kernels for kernels/__init__.py, nothing for the front door."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def imports_of(source: str, module: str, is_package: bool) -> set[str]:
+    """Full names of everything `module` imports, at its top or inside a function."""
+    package = ["pullback", *filter(None, module.split("."))]
+    package = package if is_package else package[:-1]
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *filter(None, [node.module])])
+            found |= {f"{origin}.{alias.name}" for alias in node.names}
+    return found
+
+
+def imports_within(name: str) -> set[str]:
+    """Modules of the package that the module `name` imports; the front door is the empty name."""
+    path = MODULES[name]
+    inside = set()
+    for full in imports_of(path.read_text(encoding="utf-8"), name, path.name == "__init__.py"):
+        if full.split(".")[0] == "pullback":
+            inner = full.split(".")[1:]
+            while ".".join(inner) not in MODULES:  # the last part was a name in the module, not a module
+                inner.pop()
+            inside.add(".".join(inner))
+    return inside
+
+
+def room(name: str) -> str:
+    return name.split(".")[0]
+
+
+def is_member(name: str) -> bool:
+    """Members stand in a room under their own name; interfaces begin with an underscore, a room has no dot."""
+    return "." in name and not name.rsplit(".", 1)[1].startswith("_")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import torch.nn", {"torch.nn"}),
+        ("from pullback.kernels import simplex", {"pullback.kernels.simplex"}),
+        ("def f():\n    from pullback import spigot", {"pullback.spigot"}),
+        ("from . import subset", {"pullback.structures.subset"}),
+        ("from ..kernels.subset import project", {"pullback.kernels.subset.project"}),
+    ],
+)
+def test_every_form_of_import_is_read(source, expected):
+    assert imports_of(source, "structures.binary", is_package=False) == expected
+
+
+def test_every_module_lives_in_a_room():
+    assert {room(name) for name in MODULES} <= {"", *ROOMS}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name])
+def test_imports_follow_the_arrows(name):
+    seen = ROOMS[: ROOMS.index(room(name)) + 1]
+    backwards = {other for other in imports_within(name) if other and room(other) not in seen}
+    assert not backwards
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if is_member(name) and room(name) != "experiments"])
+def test_members_of_a_room_do_not_import_each_other(name):
+    siblings = {other for other in imports_within(name) if room(other) == room(name) and is_member(other)}
+    assert siblings == BUILDS_ON.get(name, set())
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if "." in name and not is_member(name)])
+def test_interfaces_do_not_depend_on_the_members_of_their_room(name):
+    assert not {other for other in imports_within(name) if room(other) == room(name) and is_member(other)}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if room(name) == "kernels"])
+def test_kernels_do_not_import_torch(name):
+    path = MODULES[name]
+    roots = {full.split(".")[0] for full in imports_of(path.read_text("utf-8"), name, path.name == "__init__.py")}
+    assert not roots & NEVER_IN_KERNELS
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if room(name) not in ("", "experiments")])
+def test_the_front_door_is_used_by_experiments_alone(name):
+    assert "" not in imports_within(name)
+
+
+def test_the_front_door_does_not_open_the_experiments():
+    assert "experiments" not in {room(other) for other in imports_within("")}
