@@ -6,8 +6,8 @@ A few vertices are active.  Each round asks for z = argmax ⟨s − μ, z⟩.  T
 distance to the optimum, so a small one ends the search; otherwise z becomes active and `add` moves μ to the best point
 of the active vertices' hull, where weights that vanish leave.  No active set comes twice, so the search is finite.
 
-The core (`add`, and below it `append`, `settle`, `drop`, `tangent`) knows a vertex by its inner products alone, so that a
-kernel may keep vertices in whatever form suits it.  Its state is one array and two vectors, sized by the caller:
+The core (`add`, and below it `append`, `settle`, `drop`; `tangent`) knows a vertex by its inner products alone, so that
+a kernel may keep vertices in whatever form suits it.  Its state is one array and two vectors, sized by the caller:
 
     factor  (capacity + 2, capacity)   row i < count: row i of L, lower triangular, L Lᵀ = [⟨zᵢ, zⱼ⟩ + 1]
                                        row −2: L⁻¹ v with vᵢ = ⟨s, zᵢ⟩;  row −1: L⁻¹ 1
@@ -39,8 +39,8 @@ def add(factor, weights, kept, trial, count, value, tolerance):
     Before the call the caller writes ⟨z, zᵢ⟩, i < count, and ⟨z, z⟩ into factor[count, : count + 1] and keeps z itself
     in place `count` of its own storage; `count` must be below the capacity.  `value` is ⟨s, z⟩, up to one constant for
     all vertices; taking it relative to the first vertex keeps digits.  After the call the caller moves place kept[i] of
-    its storage to place i for i < new count, in this order, and takes μ from the weights.  The first call, with count 0, sets up the
-    state: nothing needs to be initialized.  `trial` (capacity,) is workspace.
+    its storage to place i for i < new count, in this order, and takes μ from the weights.  The first call has count 0
+    and sets up the state: nothing needs to be initialized.  `trial` (capacity,) is workspace.
 
     If z is not of use (it is active already, or an affine combination that gains no more than `tolerance`, or its
     weight vanishes in rounding), the search has stalled: asking again would give the same answer.
@@ -88,9 +88,9 @@ def _exchange(factor, weights, kept, trial, count):
     """An active vertex makes room for the dependent one in place `count`.
 
     z = Σ qᵢ zᵢ with Σ q = 1, so weight may move from q to z without moving μ, until the first weight vanishes.  It is a
-    gain where the value is more than ⟨s, z⟩, as for sequences whose transitions have scores but no coordinates.
+    gain where values hold more than ⟨s, z⟩, as for sequences whose transitions have scores but no coordinates.
     """
-    trial[:count] = factor[count, :count]
+    _copy(factor[count], trial, count)
     _solve_transposed(factor, trial, count)
     step, leaving = np.inf, 0
     for i in range(count):
@@ -137,7 +137,7 @@ def drop(factor, weights, kept, count, leaving):
     """
     for i in range(leaving, count - 1):
         weights[i], kept[i] = weights[i + 1], kept[i + 1]
-        factor[i, : i + 2] = factor[i + 1, : i + 2]
+        _copy(factor[i + 1], factor[i], i + 2)
     rows = factor.shape[0]
     for k in range(leaving, count - 1):
         radius = np.hypot(factor[k, k], factor[k, k + 1])
@@ -155,8 +155,8 @@ def drop(factor, weights, kept, count, leaving):
 def tangent(factor, count, inner):
     """Coefficients w of the projection Σ wᵢ zᵢ of a direction g onto the active vertices' span, in place of ⟨g, zᵢ⟩.
 
-    The span is that of the differences zᵢ − zⱼ, so Σ w = 0: w = L⁻ᵀ(c − β L⁻¹1), c = L⁻¹⟨g, z⟩.  This is the Jacobian of
-    the projection, which is symmetric.
+    The span is that of the differences zᵢ − zⱼ, so Σ w = 0: w = L⁻ᵀ(c − β L⁻¹1) with c = L⁻¹⟨g, z⟩.  This applies the
+    Jacobian of the projection, which is symmetric, where the active vertices span the face that μ lies on.
     """
     ones = factor[-1]
     for i in range(count):
@@ -186,6 +186,12 @@ def _dot(a, b, count):
 
 
 @kernel
+def _copy(source, target, count):
+    for i in range(count):
+        target[i] = source[i]
+
+
+@kernel
 def _solve_transposed(factor, x, count):
     """x ← L⁻ᵀ x."""
     for i in range(count - 1, -1, -1):
@@ -206,9 +212,7 @@ def _advance(scores, vertex, tolerance, vertices, factor, weights, kept, trial, 
                 gap += (scores[j] - point[j]) * (vertex[j] - point[j])
         if gap <= tolerance:
             return count, gap, CONVERGED
-        if not np.isfinite(gap):
-            return count, gap, RUNNING
-    vertices[count] = vertex
+    _copy(vertex, vertices[count], len(scores))
     value = factor[0, 0] * factor[-2, 0] if count > 0 else 0.0  # what the vertex in place 0 was counted as
     for j in range(len(scores)):
         if vertex[j] != vertices[0, j]:
@@ -218,8 +222,9 @@ def _advance(scores, vertex, tolerance, vertices, factor, weights, kept, trial, 
     count, useful = add(factor, weights, kept, trial, count, value, 0.5 * tolerance)
     for i in range(count):
         if kept[i] != i:
-            vertices[i] = vertices[kept[i]]
-    point[:] = 0.0
+            _copy(vertices[kept[i]], vertices[i], len(scores))
+    for j in range(len(scores)):
+        point[j] = 0.0
     for i in range(count):
         for j in range(len(scores)):
             point[j] += weights[i] * vertices[i, j]
