@@ -3,7 +3,7 @@
 import itertools
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear
 
 
 def project(scores, vertices):
@@ -16,7 +16,8 @@ def project(scores, vertices):
     vertices = vertices[~vertices[:, forbidden].any(1)]
     away = vertices - np.where(forbidden, 0.0, scores)
     system = np.vstack([away.T, np.ones(len(vertices))])
-    x, _ = nnls(system, np.append(np.zeros(len(scores)), 1.0), maxiter=100 * len(vertices))
+    goal = np.append(np.zeros(len(scores)), 1.0)
+    x = lsq_linear(system, goal, (0, np.inf), method="bvls", tol=1e-15, max_iter=100 * len(vertices)).x
     return x / x.sum() @ vertices
 
 
