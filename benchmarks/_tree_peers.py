@@ -1,0 +1,191 @@
+"""The peers' dependency trees in our conventions: scores (batch, head, modifier), node 0 is the root.
+
+Each class turns the scores into the layout its library wants once, before any timing; `to_ours` takes an arc matrix
+back, for comparing answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ._harness import optional
+
+
+def with_gradient(function: Callable[[], Tensor], scores: Tensor, cotangent: Tensor | None = None) -> Tensor:
+    """The gradient of what `function` returns with respect to `scores`: one forward and one backward pass."""
+    value = function()
+    cotangent = torch.ones_like(value) if cotangent is None else cotangent
+    return torch.autograd.grad(value, scores, cotangent)[0]
+
+
+def tree_score(scores: Tensor, arcs: Tensor) -> Tensor:
+    """⟨scores, arcs⟩ per example, without touching the diagonal and column 0 (their scores are never used)."""
+    return torch.where(arcs > 0, scores * arcs, 0.0).sum((-2, -1))
+
+
+def arcs_from_heads(heads: Tensor) -> Tensor:
+    """Arc matrices (batch, head, modifier) from head indices (batch, modifier), of which column 0 is ignored."""
+    arcs = torch.nn.functional.one_hot(heads, heads.shape[-1]).transpose(-2, -1).float()
+    arcs[..., 0] = 0
+    return arcs
+
+
+class TorchStruct:
+    """torch-struct: (batch, n, n), head first, the root's arcs on the diagonal."""
+
+    name = "torch-struct"
+
+    def __init__(self, scores: Tensor, *, projective: bool, single_root: bool):
+        library = optional("torch_struct")
+        self.family = library.DependencyCRF if projective else library.NonProjectiveDependencyCRF
+        self.multiroot = not single_root
+        self.scores = self.from_ours(scores).requires_grad_()  # the projective one refuses scores without gradient
+
+    @staticmethod
+    def from_ours(matrix: Tensor) -> Tensor:
+        inner = matrix[:, 1:, 1:].clone()
+        inner.diagonal(dim1=1, dim2=2).copy_(matrix[:, 0, 1:])
+        return inner
+
+    @staticmethod
+    def to_ours(matrix: Tensor) -> Tensor:
+        n = matrix.shape[-1]
+        ours = matrix.new_zeros(len(matrix), n + 1, n + 1)
+        ours[:, 0, 1:] = matrix.diagonal(dim1=1, dim2=2)
+        ours[:, 1:, 1:] = matrix - torch.diag_embed(matrix.diagonal(dim1=1, dim2=2))
+        return ours
+
+    @property
+    def distribution(self):
+        return self.family(self.scores, multiroot=self.multiroot)
+
+    def log_partition(self) -> Tensor:
+        return self.distribution.partition
+
+    def marginals(self) -> Tensor:
+        return self.distribution.marginals
+
+    def argmax(self) -> Tensor:
+        return self.distribution.argmax
+
+
+class Supar:
+    """supar: (batch, n + 1, n + 1), modifier first, node 0 is the root; `argmax` gives head indices."""
+
+    name = "supar"
+
+    def __init__(self, scores: Tensor, *, projective: bool, single_root: bool):
+        library = optional("supar.structs")
+        self.family = library.DependencyCRF if projective else library.MatrixTree
+        self.multiroot = not single_root
+        self.scores = self.from_ours(scores).requires_grad_()
+
+    @staticmethod
+    def from_ours(matrix: Tensor) -> Tensor:
+        return matrix.transpose(1, 2).contiguous()
+
+    @staticmethod
+    def to_ours(matrix: Tensor) -> Tensor:
+        arcs = arcs_from_heads(matrix) if matrix.dim() == 2 else matrix.transpose(1, 2).clone()
+        arcs[..., 0] = 0
+        arcs.diagonal(dim1=1, dim2=2).zero_()
+        return arcs
+
+    @property
+    def distribution(self):
+        return self.family(self.scores, multiroot=self.multiroot)
+
+    def log_partition(self) -> Tensor:
+        return self.distribution.log_partition
+
+    def marginals(self) -> Tensor:
+        return self.distribution.marginals
+
+    def argmax(self) -> Tensor:
+        return self.distribution.argmax
+
+
+class Ufal:
+    """ufal.chu_liu_edmonds: one (n + 1, n + 1) array of doubles, modifier first.
+
+    A single root comes by a penalty on the root's arcs, as its documentation advises.
+    """
+
+    name = "ufal"
+
+    def __init__(self, scores: Tensor, *, projective: bool, single_root: bool):
+        self.decode = optional("ufal.chu_liu_edmonds").chu_liu_edmonds
+        matrices = scores.detach().transpose(1, 2).double().contiguous()
+        if single_root:
+            matrices[:, :, 0] -= 1e4
+        self.matrices = list(matrices.numpy())
+
+    def argmax(self) -> list[list[int]]:
+        decode = self.decode
+        return [decode(matrix)[0] for matrix in self.matrices]
+
+    @staticmethod
+    def to_ours(heads: list[list[int]]) -> Tensor:
+        return arcs_from_heads(torch.tensor(heads).clamp(min=0))
+
+
+class LpSparseMAP:
+    """lp-sparsemap: a factor graph per sentence, (n, n), modifier first, the root's arcs on the diagonal.
+
+    Non-projective trees are multi-root and projective ones single-root, whatever one asks for.
+    """
+
+    name = "lp-sparsemap"
+
+    def __init__(self, scores: Tensor, *, projective: bool, single_root: bool):
+        self.library = optional("lpsmap")
+        self.projective = projective
+        self.scores = list(TorchStruct.from_ours(scores.detach()).transpose(1, 2).contiguous())
+
+    def sparsemap(self) -> Tensor:
+        points = []
+        for scores in self.scores:
+            graph = self.library.TorchFactorGraph()
+            arcs = graph.variable_from(scores)
+            graph.add(self.library.DepTree(arcs, packed=True, projective=self.projective))
+            graph.solve(max_iter=1, max_inner_iter=1000, step_size=0)
+            points.append(arcs.value)
+        return torch.stack(points)
+
+    @staticmethod
+    def to_ours(points: Tensor) -> Tensor:
+        return TorchStruct.to_ours(points.transpose(1, 2).contiguous())
+
+
+_MODULES = {TorchStruct: "torch_struct", Supar: "supar.structs", Ufal: "ufal.chu_liu_edmonds", LpSparseMAP: "lpsmap"}
+
+
+class Peers:
+    """The peers that are installed, each holding the same scores; a missing one is None."""
+
+    def __init__(self, scores: Tensor, *, projective: bool = False, single_root: bool = False):
+        self.arguments = {"projective": projective, "single_root": single_root}
+        self.ours = scores
+
+    def _make(self, family: type):
+        return family(self.ours, **self.arguments) if optional(_MODULES[family]) else None
+
+    @cached_property
+    def torch_struct(self) -> TorchStruct | None:
+        return self._make(TorchStruct)
+
+    @cached_property
+    def supar(self) -> Supar | None:
+        return self._make(Supar)
+
+    @cached_property
+    def ufal(self) -> Ufal | None:
+        return self._make(Ufal)
+
+    @cached_property
+    def lp_sparsemap(self) -> LpSparseMAP | None:
+        return self._make(LpSparseMAP)

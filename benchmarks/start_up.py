@@ -1,0 +1,66 @@
+"""What starting costs: importing the library, and the first call of each kernel on a new and on a known machine."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from ._harness import OURS, Figure, case
+
+IMPORT = "import time, torch; start = time.perf_counter(); import pullback; print(time.perf_counter() - start)"
+
+FIRST_CALL = """
+import time, torch, pullback as pb
+scores = torch.randn({shape})
+torch.softmax(scores.flatten(), 0)  # torch's own first call is not ours
+start = time.perf_counter()
+{call}
+print(time.perf_counter() - start)
+"""
+
+_TREE = "3, 9, 9"
+CALLS = {
+    "sparsemax": ("8, 32", "pb.Categorical().sparsemap(scores)"),
+    "1.5-entmax": ("8, 32", "pb.Categorical().entmax(scores, 1.5)"),
+    "Subset sparsemap": ("8, 32", "pb.Subset(4).sparsemap(scores)"),
+    "Subset marginals": ("8, 32", "pb.Subset(4).marginals(scores)"),
+    "DependencyTree argmax": (_TREE, "pb.DependencyTree().argmax(scores)"),
+    "DependencyTree marginals": (_TREE, "pb.DependencyTree().marginals(scores)"),
+    "DependencyTree sparsemap": (_TREE, "pb.DependencyTree().sparsemap(scores)"),
+    "projective argmax": (_TREE, "pb.DependencyTree(projective=True).argmax(scores)"),
+    "projective marginals": (_TREE, "pb.DependencyTree(projective=True).marginals(scores)"),
+    "projective sparsemap": (_TREE, "pb.DependencyTree(projective=True).sparsemap(scores)"),
+}
+
+
+def _seconds_of(program: str, **environment: str) -> float:
+    """What the program prints, run in a process of its own."""
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    if run.returncode:
+        raise RuntimeError(run.stderr.strip().splitlines()[-1])
+    return float(run.stdout.split()[-1])
+
+
+@case("start_up.import")
+def importing() -> Iterator[Figure]:
+    """What `import pullback` adds to `import torch`: the median of fresh processes."""
+    _seconds_of(IMPORT)  # the first one writes the bytecode
+    seconds = statistics.median(_seconds_of(IMPORT) for _ in range(7))
+    yield Figure("after import torch", seconds, "s", at_most=0.2, times={OURS: seconds})
+
+
+@case("start_up.first_call")
+def first_call() -> Iterator[Figure]:
+    """The first call of a kernel with an empty cache, as on a new machine, and in later processes."""
+    for name, (shape, call) in CALLS.items():
+        program = FIRST_CALL.format(shape=shape, call=call)
+        with tempfile.TemporaryDirectory() as cache:
+            cold = _seconds_of(program, NUMBA_CACHE_DIR=cache)
+            warm = statistics.median(_seconds_of(program, NUMBA_CACHE_DIR=cache) for _ in range(3))
+        yield Figure(f"{name}, new machine", cold, "s", at_most=15.0, times={OURS: cold})
+        yield Figure(f"{name}, later process", warm, "s", at_most=0.5, times={OURS: warm})
