@@ -51,10 +51,13 @@ def arcs(heads):
 
 
 def distribution(scores, projective, single_root):
-    """Trees, their arc matrices, their scores and their probabilities ∝ exp(score) for one (n+1, n+1) score matrix."""
+    """Trees, their arc matrices, their scores and their probabilities ∝ exp(score) for one (n+1, n+1) score matrix.
+
+    Where all trees are forbidden (score −∞) the probabilities are zero.
+    """
     trees = enumerate_trees(scores.shape[0] - 1, projective, single_root)
     matrices = np.array([arcs(heads) for heads in trees])
     safe = np.where(matrices.any(0), scores, 0.0)  # column 0 and the diagonal may hold anything
     values = np.where(matrices > 0, safe, 0.0).sum((1, 2))
-    weights = np.exp(values - values.max())
-    return trees, matrices, values, weights / weights.sum()
+    weights = np.exp(values - max(values.max(), np.finfo(float).min))
+    return trees, matrices, values, weights / max(weights.sum(), 1.0)

@@ -1,0 +1,108 @@
+"""Log-partition, marginals and their derivative: against enumeration, and against arithmetic in thousands of digits."""
+
+import numpy as np
+import pytest
+
+from pullback.kernels import matrix_tree
+from reference import matrix_tree as reference
+from reference.trees import distribution
+
+ROOTS = pytest.mark.parametrize("single_root", [False, True])
+SCALES = pytest.mark.parametrize("scale", [1.0, 10.0, 100.0, 1000.0])
+
+
+def solve(scores, single_root):
+    """Log-partition and marginals of one matrix; None if the kernels say there is no tree."""
+    lengths = np.array([len(scores) - 1])
+    alone, value, marginals = np.full(1, np.nan), np.full(1, np.nan), np.full((1, *scores.shape), np.nan)
+    bad = matrix_tree.log_partition_and_marginals(scores[None], lengths, single_root, value, marginals, 0, 1)
+    assert matrix_tree.log_partition(scores[None], lengths, single_root, alone, 0, 1) == bad
+    if bad == 0:
+        return None
+    np.testing.assert_allclose(alone, value, rtol=1e-13, atol=1e-13)
+    return value[0], marginals[0]
+
+
+def random_scores(random, n, scale, density=1.0):
+    """Normal scores with NaN where nothing may look; each arc is allowed with probability `density`."""
+    scores = random.standard_normal((n + 1, n + 1)) * scale
+    scores[random.random(scores.shape) >= density] = -np.inf
+    scores[:, 0] = np.nan
+    np.fill_diagonal(scores, np.nan)
+    return scores
+
+
+def log_sum_exp(values):
+    return values.max() + np.log(np.exp(values - values.max()).sum())
+
+
+@ROOTS
+@SCALES
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_values_and_marginals_are_those_of_enumeration_whatever_is_forbidden(n, single_root, scale):
+    random = np.random.default_rng(n)
+    solved = 0
+    for density in (1.0, 0.5, 0.5, 0.5, 0.35, 0.35, 0.2, 0.2):
+        scores = random_scores(random, n, scale, density)
+        _, matrices, values, probabilities = distribution(scores, False, single_root)
+        found = solve(scores, single_root)
+        if values.max() == -np.inf:
+            assert found is None
+            continue
+        solved += 1
+        np.testing.assert_allclose(found[0], log_sum_exp(values), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(found[1], np.einsum("t,thm->hm", probabilities, matrices), atol=1e-15 * scale * 10)
+    assert solved > 0
+
+
+@ROOTS
+@SCALES
+@pytest.mark.parametrize("n", [8, 20])
+@pytest.mark.parametrize("density", [1.0, 0.5, 0.2])
+def test_twelve_digits_survive_any_scale(n, density, single_root, scale):
+    random = np.random.default_rng(n)
+    for _ in range(1 if n > 8 else 3):
+        scores = random_scores(random, n, scale, density)
+        chain = [0, *(1 + random.permutation(n))]  # one tree is allowed at least
+        scores[chain[:-1], chain[1:]] = random.standard_normal(n) * scale
+        value, marginals = reference.log_partition_and_marginals(scores, single_root, 40 + int(4 * scale))
+        found = solve(scores, single_root)
+        assert abs(float((found[0] - value) / value)) < 1e-12
+        np.testing.assert_allclose(found[1], marginals, atol=1e-14 * max(scale, n))
+
+
+def test_the_only_possible_root_may_be_any_word():
+    # Nothing but the root can enter word r: with a single root every tree hangs from r, in whatever order we eliminate.
+    random = np.random.default_rng(0)
+    for scale in (1.0, 1000.0):
+        for r in range(1, 6):
+            scores = random_scores(random, 5, scale)
+            scores[1:, r] = -np.inf
+            _, matrices, values, probabilities = distribution(scores, False, True)
+            value, marginals = solve(scores, True)
+            np.testing.assert_allclose(value, log_sum_exp(values), rtol=1e-13)
+            np.testing.assert_allclose(marginals, np.einsum("t,thm->hm", probabilities, matrices), atol=1e-12)
+            assert marginals[0, r] == pytest.approx(1.0)
+
+
+@ROOTS
+def test_a_single_feasible_tree_has_all_the_mass(single_root):
+    heads = np.array([0, 3, 1, 0, 2, 4]) if not single_root else np.array([0, 3, 1, 0, 3, 4])
+    for scale in (1.0, 1e4):
+        scores = np.full((6, 6), -np.inf)
+        scores[heads[1:], np.arange(1, 6)] = scale * np.array([1.0, -2.0, 0.5, 3.0, -1.0])
+        value, marginals = solve(scores, single_root)
+        np.testing.assert_allclose(value, 1.5 * scale)
+        expected = np.zeros((6, 6))
+        expected[heads[1:], np.arange(1, 6)] = 1.0
+        np.testing.assert_allclose(marginals, expected, atol=1e-15)
+
+
+@ROOTS
+def test_equal_scores_give_the_number_of_trees(single_root):
+    for n in (1, 7, 40, 200):
+        value, marginals = solve(np.full((n + 1, n + 1), 3.0), single_root)
+        count = (n - 1) * np.log(n) if single_root else (n - 1) * np.log(n + 1)
+        np.testing.assert_allclose(value, 3 * n + count, rtol=1e-13)
+        np.testing.assert_allclose(marginals.sum(0)[1:], 1.0, rtol=1e-12)
+        np.testing.assert_allclose(marginals[0, 1:], marginals[0, 1], rtol=1e-10)
