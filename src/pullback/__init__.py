@@ -1,0 +1,44 @@
+"""Train through a discrete structure: forward, an argmax; backward, the label that the downstream loss asks for."""
+
+from pullback.descents._descent import Descent, Pullback
+from pullback.descents.exhaustive import Exhaustive
+from pullback.descents.mirror import Mirror
+from pullback.descents.projected import Projected
+from pullback.descents.unconstrained import Unconstrained
+from pullback.estimators._estimator import Counted, Estimator
+from pullback.estimators.catalog import CATALOG, get_estimator
+from pullback.estimators.expectation import (
+    MinimumRisk,
+    SparseMarginalization,
+    minimum_risk,
+    sparse_marginalization,
+)
+from pullback.estimators.latent_structure_model import LatentStructureModel
+from pullback.estimators.relaxation import (
+    Relaxation,
+    entmax,
+    sparsemap,
+    ste_marginals,
+    ste_sparsemap,
+    structured_attention,
+)
+from pullback.estimators.score_function import (
+    Baseline,
+    LeaveOneOut,
+    NoBaseline,
+    RunningAverage,
+    ScoreFunction,
+    SelfCritical,
+    reinforce,
+)
+from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.estimators.surrogate import Surrogate
+from pullback.regularizers._regularizer import Regularizer
+from pullback.regularizers.entropy import Entropy
+from pullback.regularizers.fenchel_young import FenchelYoungLoss
+from pullback.regularizers.squared_norm import SquaredNorm
+from pullback.regularizers.tsallis import Tsallis
+from pullback.regularizers.unregularized import Unregularized
+from pullback.structures._structure import LogLinear, MissingCapability, Simplex, Structure, Support
+
+__version__ = "0.1.0"

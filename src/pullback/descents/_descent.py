@@ -12,9 +12,6 @@ from torch import Tensor
 from pullback.regularizers._regularizer import Regularizer
 from pullback.structures._structure import Structure
 
-Start = Regularizer | Tensor | float
-"""Where a descent begins: a regularizer's prediction (argmax, marginals, sparsemap), a given point, or a number (0)."""
-
 _HALVINGS = 30
 
 
@@ -29,10 +26,11 @@ class Downstream(Protocol):
 
 
 class Iterate(NamedTuple):
-    """A point on the way, with scores that predict it where they are known."""
+    """A point on the way; where they are known, the regularizer and the scores it is the prediction of."""
 
     point: Tensor
-    scores: Tensor | None
+    regularizer: Regularizer | None = None
+    scores: Tensor | None = None
 
 
 class Pullback(ABC):
@@ -49,8 +47,8 @@ class Pullback(ABC):
         """How often the downstream loss is evaluated, the gradient at the start included; None if it depends."""
 
     @abstractmethod
-    def target(self, structure: Structure, scores: Tensor, start: Start, downstream: Downstream) -> Tensor:
-        """The label, shaped like `scores`."""
+    def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
+        """The label, shaped like the start."""
 
 
 @dataclass(frozen=True)
@@ -92,30 +90,24 @@ class Descent(Pullback):
     def evaluations(self) -> int | None:
         return None if self.backtrack else self.steps
 
-    def begin(self, structure: Structure, scores: Tensor, start: Start) -> Iterate:
-        """The first iterate."""
-        if isinstance(start, Regularizer):
-            return Iterate(start.predict(structure, scores), scores)
-        return Iterate(torch.as_tensor(start, dtype=scores.dtype, device=scores.device).expand_as(scores), None)
-
-    def target(self, structure: Structure, scores: Tensor, start: Start, downstream: Downstream) -> Tensor:
-        iterate = self.begin(structure, scores, start)
+    def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
+        iterate = start
         for step in range(self.steps):
             loss, gradient = downstream.loss_and_gradient_at(iterate.point)
-            size = self._size(step, structure, scores)
+            size = self._size(step, structure, gradient)
             moved = self.move(structure, iterate, -size * gradient)
             if self.backtrack:
                 moved = self._backtrack(structure, iterate, moved, gradient, size, loss, downstream)
             iterate = moved
         return iterate.point
 
-    def _size(self, step: int, structure: Structure, scores: Tensor) -> Tensor:
+    def _size(self, step: int, structure: Structure, gradient: Tensor) -> Tensor:
         """The step size, ready to multiply a gradient."""
         size = self.step_size[step] if isinstance(self.step_size, Sequence) else self.step_size
-        sizes = torch.as_tensor(size, dtype=scores.dtype, device=scores.device)
+        sizes = torch.as_tensor(size, dtype=gradient.dtype, device=gradient.device)
         if sizes.dim() == 0:
             return sizes
-        batch = structure.batch_shape(scores)
+        batch = structure.batch_shape(gradient)
         if sizes.shape != batch:
             raise ValueError(
                 f"{type(self).__name__}: step_size has shape {tuple(sizes.shape)}; "
@@ -142,7 +134,4 @@ class Descent(Pullback):
             size = torch.where(worse.reshape(size.shape), size / 2, size)
             moved = self.move(structure, iterate, -size * gradient)
         still = (~(downstream.loss_at(moved.point) <= loss)).reshape(size.shape)
-        scores = None
-        if iterate.scores is not None and moved.scores is not None:
-            scores = torch.where(still, iterate.scores, moved.scores)
-        return Iterate(torch.where(still, iterate.point, moved.point), scores)
+        return self.move(structure, iterate, torch.where(still, 0, -size * gradient))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pullback.descents._descent import Downstream, Pullback, Start
+from pullback.descents._descent import Downstream, Iterate, Pullback
 from pullback.structures._structure import Structure
 
 
@@ -24,15 +24,15 @@ class Exhaustive(Pullback):
     def evaluations(self) -> int | None:
         return None
 
-    def target(self, structure: Structure, scores: Tensor, start: Start, downstream: Downstream) -> Tensor:
-        best = fallback = structure.argmax(scores)
-        lowest = scores.new_full(structure.batch_shape(scores), torch.inf)
-        for vertex in structure.enumerate(scores.shape[scores.dim() - structure.event_dims :]).to(scores):
-            candidate = vertex.expand_as(scores)
+    def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
+        best = start.point
+        lowest = best.new_full(structure.batch_shape(best), torch.inf)
+        for vertex in structure.enumerate(best.shape[best.dim() - structure.event_dims :]).to(best):
+            candidate = vertex.expand_as(best)
             feasible = structure.contains(candidate)
             wide = feasible.reshape(feasible.shape + (1,) * structure.event_dims)
             # A vertex of another example is not tried on this one: the decoder need not make sense there.
-            loss = downstream.loss_at(torch.where(wide, candidate, fallback)).masked_fill(~feasible, torch.inf)
+            loss = downstream.loss_at(torch.where(wide, candidate, start.point)).masked_fill(~feasible, torch.inf)
             better = loss < lowest
             lowest = torch.where(better, loss, lowest)
             best = torch.where(better.reshape(wide.shape), candidate, best)

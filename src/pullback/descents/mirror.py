@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from pullback.descents._descent import Descent, Iterate, Start
+from pullback.descents._descent import Descent, Iterate
 from pullback.regularizers._regularizer import Regularizer
 from pullback.structures._structure import Structure
 
@@ -20,10 +20,7 @@ class Mirror(Descent):
 
     regularizer: Regularizer = field(kw_only=True)
 
-    def begin(self, structure: Structure, scores: Tensor, start: Start) -> Iterate:
-        iterate = super().begin(structure, scores, start)
-        return iterate if start == self.regularizer else Iterate(iterate.point, None)
-
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
-        scores = self.regularizer.mirror(structure, iterate.point, iterate.scores) + change
-        return Iterate(self.regularizer.predict(structure, scores), scores)
+        known = iterate.scores if iterate.regularizer == self.regularizer else None
+        scores = self.regularizer.mirror(structure, iterate.point, known) + change
+        return Iterate(self.regularizer.predict(structure, scores), self.regularizer, scores)

@@ -13,4 +13,4 @@ class Projected(Descent):
     """μ ← sparsemap(μ − η ∇L(μ)): projected gradient.  One step from the argmax is SPIGOT's target."""
 
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
-        return Iterate(structure.sparsemap(iterate.point + change), None)
+        return Iterate(structure.sparsemap(iterate.point + change))

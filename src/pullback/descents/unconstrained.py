@@ -13,4 +13,4 @@ class Unconstrained(Descent):
     """μ ← μ − η ∇L(μ): the constraint is dropped.  One step under the perceptron loss is straight-through."""
 
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
-        return Iterate(iterate.point + change, None)
+        return Iterate(iterate.point + change)

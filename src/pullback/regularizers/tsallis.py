@@ -15,17 +15,17 @@ class Tsallis(Regularizer):
     Reference: Peters, Niculae and Martins (2019).
     """
 
-    alpha: float = 1.5
+    alpha: float | Tensor = 1.5
 
     def __post_init__(self) -> None:
-        if not self.alpha >= 1:
+        if not isinstance(self.alpha, Tensor) and not self.alpha >= 1:
             raise ValueError(f"Tsallis: alpha is {self.alpha}; expected a number ≥ 1.")
 
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
         return _simplex(structure).entmax(scores, self.alpha)
 
     def value(self, structure: Structure, point: Tensor) -> Tensor:
-        if self.alpha == 1:
+        if not isinstance(self.alpha, Tensor) and self.alpha == 1:
             return -_simplex(structure).maximum_entropy(point)
         return (point**self.alpha - point).sum(-1) / (self.alpha * (self.alpha - 1))
 

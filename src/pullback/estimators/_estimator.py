@@ -1,0 +1,100 @@
+"""The interface of an estimator, and the downstream loss as estimators call it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pullback.structures._structure import Structure
+
+Loss = Callable[[Tensor], Tensor]
+"""The downstream loss: takes a point (*batch, *event), returns one loss per example (*batch)."""
+
+
+class Estimator(ABC):
+    """A way to train the scores that choose a structure."""
+
+    @abstractmethod
+    def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
+        """One loss per example: backward on any reduction of them trains the encoder behind `scores` and the decoder.
+
+        `downstream(point)` decodes from a point of the polytope, shaped like `scores`, and returns one loss per
+        example.  What an example contributes does not depend on the rest of the batch, and is linear in the weight of
+        its loss.
+        """
+
+    def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
+        """A point for the decoder, where the method needs nothing but the gradient that comes back to it.
+
+        The point works with whatever gradient arrives, so a step size then refers to the loss as it was reduced:
+        under a mean over the batch, steps shrink with the batch.  `loss` has no such dependence.
+        """
+        raise TypeError(
+            f"{type(self).__name__} evaluates the downstream loss itself: call `estimator.loss(structure, scores, "
+            "downstream)` instead of `estimator(structure, scores)`."
+        )
+
+    def target(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
+        """The pulled-back label that `scores` would be trained towards, for inspection."""
+        raise TypeError(f"{type(self).__name__} pulls no label back: it has no target.")
+
+
+class Counted:
+    """A downstream loss that counts how often it is evaluated.
+
+    >>> downstream = Counted(lambda point: point.sum(-1))
+    >>> _ = downstream(torch.ones(2, 3))
+    >>> downstream.calls
+    1
+    """
+
+    def __init__(self, downstream: Loss) -> None:
+        self.downstream = downstream
+        self.calls = 0
+
+    def __call__(self, point: Tensor) -> Tensor:
+        self.calls += 1
+        return self.downstream(point)
+
+
+def evaluate(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
+    """downstream(point), which has to be one loss per example."""
+    losses = downstream(point)
+    batch = structure.batch_shape(point)
+    if not isinstance(losses, Tensor):
+        raise TypeError(f"downstream returned a {type(losses).__name__}; expected a tensor with one loss per example.")
+    if losses.shape != batch:
+        raise ValueError(
+            f"downstream returned losses of shape {tuple(losses.shape)} for a batch of shape {tuple(batch)}; expected "
+            "one loss per example (in PyTorch's losses: reduction='none')."
+        )
+    return losses
+
+
+class Replay:
+    """Evaluations beside the main pass: the same random numbers and autocast setting, and no trace of them.
+
+    Made right before the main pass; `losses` then starts from the random state of that moment and puts the present one
+    back afterwards.
+    """
+
+    def __init__(self, scores: Tensor) -> None:
+        self._devices = [scores.device] if scores.device.type == "cuda" else []
+        self._states = [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in self._devices)]
+        kind = scores.device.type
+        self._autocast = (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+
+    def losses(self, structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
+        """The losses at `point`, as the main pass would have computed them."""
+        kind, dtype, enabled = self._autocast
+        with torch.random.fork_rng(self._devices), torch.autocast(kind, dtype, enabled):
+            torch.set_rng_state(self._states[0])
+            for device, state in zip(self._devices, self._states[1:]):
+                torch.cuda.set_rng_state(state, device)
+            return evaluate(structure, downstream, point)
+
+
+def widen(per_example: Tensor, structure: Structure) -> Tensor:
+    """One number per example, ready to multiply points."""
+    return per_example.reshape(per_example.shape + (1,) * structure.event_dims)

@@ -1,0 +1,84 @@
+"""Expected downstream losses, computed exactly over a list of vertices."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pullback.estimators._estimator import Estimator, Loss, evaluate, widen
+from pullback.regularizers._regularizer import log_linear
+from pullback.structures._structure import Structure
+
+
+@dataclass(frozen=True, eq=False)
+class MinimumRisk(Estimator):
+    """The exact expected loss Σ p(z) L(z) over all vertices, p(z) ∝ exp⟨s, z⟩.
+
+    Costs one downstream evaluation per vertex; the loss may be a black box.
+    """
+
+    def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
+        log_linear_structure = log_linear(structure, "minimum_risk")
+        event = scores.shape[scores.dim() - structure.event_dims :]
+        vertices = structure.enumerate(event).to(scores)
+        every = vertices.reshape(-1, *(1,) * len(structure.batch_shape(scores)), *event).expand(-1, *scores.shape)
+        probabilities = log_linear_structure.log_prob(scores, every).exp()
+        return _expected(structure, downstream, every, probabilities)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMarginalization(Estimator):
+    """The expected loss Σ p(z) L(z) under the SparseMAP distribution, exact because few p(z) are positive.
+
+    Costs as many downstream evaluations as the largest support in the batch; the loss may be a black box.
+    Reference: Correia, Niculae, Aziz and Martins (2020).
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(f"SparseMarginalization: temperature is {self.temperature}; expected a positive number.")
+
+    def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
+        support = structure.support(scores / self.temperature)
+        batch_dims = len(structure.batch_shape(scores))
+        most = int(support.count.max())
+        vertices = support.vertices.movedim(batch_dims, 0)[:most].to(scores.dtype)
+        return _expected(structure, downstream, vertices, support.probabilities.movedim(-1, 0)[:most])
+
+
+def _expected(structure: Structure, downstream: Loss, vertices: Tensor, probabilities: Tensor) -> Tensor:
+    """Σᵢ probabilities[i] · downstream(vertices[i]), per example.
+
+    Where a probability is zero the decoder sees the example's likeliest vertex in place of one that need not make
+    sense.
+    """
+    batch_dims = probabilities.dim() - 1
+    likeliest = probabilities.argmax(0, keepdim=True)
+    index = likeliest.reshape(likeliest.shape + (1,) * structure.event_dims).expand(1, *vertices.shape[1:])
+    safe = vertices.gather(0, index)[0]
+    total = torch.zeros_like(probabilities[0])
+    for vertex, probability in zip(vertices, probabilities):
+        counts = probability > 0
+        losses = evaluate(structure, downstream, torch.where(widen(counts, structure), vertex, safe))
+        total = total + torch.where(counts, probability * losses, 0)
+    assert total.dim() == batch_dims
+    return total
+
+
+def minimum_risk() -> MinimumRisk:
+    """Minimum-risk training: the exact expected loss, by enumeration.
+
+    Σ p(z) L(z),  gradient = J ℓ: the Jacobian of the probabilities times the vector of losses.
+    Reference: Smith and Eisner (2006); Stoyanov et al. (2011).
+    """
+    return MinimumRisk()
+
+
+def sparse_marginalization(temperature: float = 1.0) -> SparseMarginalization:
+    """Sparse marginalization: the expected loss under the SparseMAP distribution.
+
+    Σ p(z) L(z) over the few z that sparsemap(s / T) mixes, differentiated through p.
+    """
+    return SparseMarginalization(temperature)

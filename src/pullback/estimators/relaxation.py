@@ -1,0 +1,83 @@
+"""Continuous relaxations of the argmax, and straight-through with their Jacobian."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pullback.estimators._estimator import Estimator, Loss, evaluate
+from pullback.regularizers._regularizer import Regularizer
+from pullback.regularizers.entropy import Entropy
+from pullback.regularizers.squared_norm import SquaredNorm
+from pullback.regularizers.tsallis import Tsallis
+from pullback.regularizers.unregularized import Unregularized
+from pullback.structures._structure import Structure
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation(Estimator):
+    """Decode from a regularizer's prediction and differentiate it.
+
+    μ = regularizer.predict(s / temperature),  gradient = J(s)ᵀ ∇L.  With `forward` the decoder sees another point and
+    the Jacobian stays that of μ: straight-through.
+    """
+
+    regularizer: Regularizer
+    temperature: float | Tensor = 1.0
+    forward: Regularizer | None = None
+
+    def __post_init__(self) -> None:
+        if not bool(
+            (self.temperature > 0) if not isinstance(self.temperature, Tensor) else (self.temperature > 0).all()
+        ):
+            raise ValueError(f"Relaxation: temperature is {self.temperature}; expected a positive number.")
+
+    def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
+        return evaluate(structure, downstream, self(structure, scores))
+
+    def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
+        """The point; its gradient is linear in what arrives, so it means the same however losses are weighted."""
+        relaxed = self.regularizer.predict(structure, scores / self.temperature)
+        if self.forward is None:
+            return relaxed
+        return self.forward.predict(structure, scores.detach()) + (relaxed - relaxed.detach())
+
+
+def structured_attention(temperature: float | Tensor = 1.0) -> Relaxation:
+    """Structured attention: decode from the marginals (softmax when flat).
+
+    μ = marginals(s / T),  gradient = Cov(z) ∇L(μ) / T.  Reference: Kim et al. (2017).
+    """
+    return Relaxation(Entropy(), temperature)
+
+
+def sparsemap(temperature: float | Tensor = 1.0) -> Relaxation:
+    """SparseMAP: decode from the nearest point of the polytope (sparsemax when flat).
+
+    μ = argmin ½‖μ − s / T‖²,  gradient = J ∇L(μ) / T, J the projection onto μ's face.
+    Reference: Niculae et al. (2018).
+    """
+    return Relaxation(SquaredNorm(), temperature)
+
+
+def entmax(alpha: float | Tensor = 1.5, temperature: float | Tensor = 1.0) -> Relaxation:
+    """α-entmax, between softmax (α = 1) and sparsemax (α = 2); categorical choices only.
+
+    p = argmax ⟨s / T, p⟩ + H_α(p).  Reference: Peters, Niculae and Martins (2019).
+    """
+    return Relaxation(Tsallis(alpha), temperature)
+
+
+def ste_marginals(temperature: float | Tensor = 1.0) -> Relaxation:
+    """Straight-through with the full Jacobian of the marginals.
+
+    Decodes from argmax(s),  gradient = Cov(z) ∇L(argmax(s)) / T.
+    """
+    return Relaxation(Entropy(), temperature, forward=Unregularized())
+
+
+def ste_sparsemap(temperature: float | Tensor = 1.0) -> Relaxation:
+    """Straight-through with the full Jacobian of SparseMAP.
+
+    Decodes from argmax(s),  gradient = J ∇L(argmax(s)) / T, J the projection onto the face of sparsemap(s / T).
+    """
+    return Relaxation(SquaredNorm(), temperature, forward=Unregularized())

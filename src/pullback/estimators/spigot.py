@@ -1,0 +1,60 @@
+"""Straight-through, SPIGOT and their kin: combinations of a point, a descent and an intermediate loss."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from pullback.descents.exhaustive import Exhaustive
+from pullback.descents.mirror import Mirror
+from pullback.descents.projected import Projected
+from pullback.descents.unconstrained import Unconstrained
+from pullback.estimators.surrogate import Surrogate
+from pullback.regularizers._regularizer import Regularizer
+from pullback.regularizers.entropy import Entropy
+from pullback.regularizers.unregularized import Unregularized
+
+StepSize = float | Sequence[float] | Tensor
+
+
+def ste(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+    """Straight-through: pull the label back by plain gradient, learn it with the perceptron loss.
+
+    z = argmax(s),  target = z − η ∇L(z), `steps` times,  gradient = z − target = η ∇L(z) after one.
+    Reference: Bengio et al. (2013), the identity variant.
+    """
+    return Surrogate(Unregularized(), Unconstrained(step_size, steps, backtrack))
+
+
+def spigot(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+    """SPIGOT: pull the label back by projected gradient, learn it with the perceptron loss.
+
+    z = argmax(s),  target = sparsemap(z − η ∇L(z)), `steps` times,  gradient = z − target.
+    Reference: Peng, Thomson and Smith (2018).
+    """
+    return Surrogate(Unregularized(), Projected(step_size, steps, backtrack))
+
+
+def spigot_ce(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+    """SPIGOT-CE: projected gradient from the marginals, learned with the CRF loss (cross-entropy when flat).
+
+    p = marginals(s),  target = sparsemap(p − η ∇L(p)), `steps` times,  gradient = p − target;  decodes from argmax(s).
+    Reference: Mihaylova, Niculae and Martins (2020).
+    """
+    return Surrogate(Entropy(), Projected(step_size, steps, backtrack))
+
+
+def spigot_eg(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+    """SPIGOT-EG: exponentiated gradient from the marginals, learned with the CRF loss.
+
+    p = marginals(s),  target = marginals(s − η ∇L(p)), `steps` times,  gradient = p − target;  decodes from argmax(s).
+    Reference: Mihaylova, Niculae and Martins (2020).
+    """
+    return Surrogate(Entropy(), Mirror(step_size, steps, backtrack, regularizer=Entropy()))
+
+
+def best_vertex(prediction: Regularizer | None = None) -> Surrogate:
+    """The vertex with the lowest downstream loss, found by enumeration, as the label of an intermediate loss.
+
+    target = argmin L(z) over 𝒵,  gradient = prediction − target;  the perceptron loss unless `prediction` is given.
+    """
+    return Surrogate(prediction or Unregularized(), Exhaustive())

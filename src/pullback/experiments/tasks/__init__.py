@@ -1,0 +1,1 @@
+"""One file per task: its data, its encoder, its decoder and its measures."""

@@ -1,0 +1,528 @@
+"""What every estimator promises: the equations of the method, independence of the batch, and its cost."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import pullback as pb
+from families import FLAT, LOG_LINEAR, REGULARIZERS
+
+F64 = torch.float64
+CATEGORICAL = pb.Categorical()
+OPTIONS = {"reinforce": {"samples": 3}, "spigot": {"step_size": 0.4}, "ste": {"step_size": 0.4}}
+MODELS = [pytest.param(name, id=name) for name in pb.CATALOG]
+DETERMINISTIC = [name for name in pb.CATALOG if name != "reinforce"]
+
+
+def make(name, **options):
+    return pb.get_estimator(name, **{**OPTIONS.get(name, {}), **options})
+
+
+class Decoder(nn.Module):
+    """A smooth nonlinear loss per example that depends on the example's index, with its calls counted."""
+
+    def __init__(self, case, seed=0, dropout=0.0):
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.case, self.calls = case, 0
+        size = torch.Size(case.event).numel()
+        self.weight = nn.Parameter(torch.randn(size, 4, generator=generator, dtype=F64))
+        self.goal = torch.randn(*case.batch, 4, generator=generator, dtype=F64)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, point):
+        self.calls += 1
+        hidden = torch.tanh(point.to(self.weight.dtype).flatten(-len(self.case.event)) @ self.weight)
+        return (self.dropout(hidden) - self.goal.to(hidden)).square().sum(-1)
+
+
+def latent_gradient(decoder, point):
+    point = point.detach().clone().requires_grad_()
+    return torch.autograd.grad(decoder(point).sum(), point)[0]
+
+
+def score_gradient(estimator, case, decoder, reduce=torch.sum, scores=None):
+    scores = (case.scores() if scores is None else scores).detach().requires_grad_()
+    losses = estimator.loss(case.structure, scores, decoder)
+    assert losses.shape == case.batch
+    return torch.autograd.grad(reduce(losses), scores)[0]
+
+
+every_case = pytest.mark.parametrize("case", FLAT, ids=repr)
+
+
+# ---- the equations
+
+
+@every_case
+def test_straight_through_passes_the_gradient_on(case):
+    decoder, scores = Decoder(case), case.scores()
+    z = case.structure.argmax(scores)
+    assert_close(score_gradient(pb.ste(0.3), case, decoder), 0.3 * latent_gradient(decoder, z))
+
+
+@every_case
+def test_spigot_is_argmax_minus_a_projected_step(case):
+    decoder, z = Decoder(case), case.structure.argmax(case.scores())
+    target = case.structure.sparsemap(z - 0.3 * latent_gradient(decoder, z))
+    assert_close(score_gradient(pb.spigot(0.3), case, decoder), z - target)
+    assert_close(pb.spigot(0.3).target(case.structure, case.scores(), decoder), target)
+
+
+@every_case
+def test_spigot_ce_projects_a_step_from_the_marginals(case):
+    decoder, p = Decoder(case), case.structure.marginals(case.scores())
+    target = case.structure.sparsemap(p - 0.3 * latent_gradient(decoder, p))
+    assert_close(score_gradient(pb.spigot_ce(0.3), case, decoder), p - target)
+    assert_close(pb.spigot_ce(0.3).target(case.structure, case.scores(), decoder), target)
+
+
+@every_case
+def test_spigot_eg_is_a_difference_of_marginals(case):
+    decoder, scores = Decoder(case), case.scores()
+    p = case.structure.marginals(scores)
+    target = case.structure.marginals(scores - 0.3 * latent_gradient(decoder, p))
+    assert_close(score_gradient(pb.spigot_eg(0.3), case, decoder), p - target)
+
+
+@every_case
+def test_spigot_eg_tends_to_the_gradient_of_the_marginals(case):
+    decoder = Decoder(case)
+    relaxed = score_gradient(pb.structured_attention(), case, decoder)
+    assert_close(score_gradient(pb.spigot_eg(1e-6), case, decoder) / 1e-6, relaxed, atol=1e-4, rtol=1e-4)
+
+
+@every_case
+def test_relaxations_follow_the_chain_rule(case):
+    decoder, scores = Decoder(case), case.scores()
+    for name, operation in (("structured_attention", "marginals"), ("sparsemap", "sparsemap")):
+        leaf = (scores / 0.5).requires_grad_()
+        point = getattr(case.structure, operation)(leaf)
+        exact = torch.autograd.grad(decoder(point).sum(), leaf)[0] / 0.5
+        assert_close(score_gradient(make(name, temperature=0.5), case, decoder), exact)
+
+
+@every_case
+def test_straight_through_with_a_jacobian_decodes_from_the_argmax(case):
+    decoder, scores = Decoder(case), case.scores()
+    z = case.structure.argmax(scores)
+    for name, operation in (("ste_marginals", "marginals"), ("ste_sparsemap", "sparsemap")):
+        leaf = scores.clone().requires_grad_()
+        (exact,) = torch.autograd.grad(getattr(case.structure, operation)(leaf), leaf, latent_gradient(decoder, z))
+        assert_close(score_gradient(make(name), case, decoder), exact)
+        assert_close(make(name).loss(case.structure, scores, decoder), decoder(z))
+
+
+@every_case
+def test_minimum_risk_is_the_exact_expected_loss(case):
+    decoder, scores = Decoder(case), case.scores().requires_grad_()
+    p = case.vertex_scores(scores).softmax(0)
+    losses = torch.stack([decoder(z) for z in case.vertices()])
+    exact = torch.where(case.feasible(), p * losses, 0).sum(0)
+    assert_close(pb.minimum_risk().loss(case.structure, scores, decoder), exact)
+    (gradient,) = torch.autograd.grad(exact.sum(), scores)
+    assert_close(score_gradient(pb.minimum_risk(), case, decoder), gradient)
+
+
+@every_case
+@pytest.mark.parametrize("prediction", REGULARIZERS, ids=repr)
+def test_best_vertex_learns_the_vertex_with_the_lowest_loss(case, prediction):
+    decoder = Decoder(case)
+    losses = torch.stack([decoder(z) for z in case.vertices()]).masked_fill(~case.feasible(), torch.inf)
+    estimator = pb.best_vertex(prediction)
+    target = estimator.target(case.structure, case.scores(), decoder)
+    assert_close(decoder(target), losses.amin(0))
+    exact = prediction.predict(case.structure, case.scores()) - target
+    assert_close(score_gradient(estimator, case, decoder), exact)
+
+
+@every_case
+def test_sparse_marginalization_is_the_expected_loss_under_the_support(case):
+    decoder, scores = Decoder(case), case.scores().requires_grad_()
+    support = case.structure.support(scores)
+    batch = len(case.batch)
+    losses = torch.stack([decoder(z) for z in support.vertices.movedim(batch, 0)], -1)
+    exact = (support.probabilities * losses).sum(-1)
+    counted = pb.Counted(decoder)
+    found = pb.sparse_marginalization().loss(case.structure, scores, counted)
+    assert_close(found, exact)
+    assert counted.calls == support.count.max()
+    gradient = torch.autograd.grad(exact.sum(), scores)[0]
+    assert_close(score_gradient(pb.sparse_marginalization(), case, decoder), gradient, atol=1e-9, rtol=1e-7)
+
+
+def test_spigot_is_straight_through_inside_the_polytope():
+    case = FLAT[6]  # the cube: a small step inward from a vertex stays inside
+    z = case.structure.argmax(case.scores())
+
+    def inward(point):
+        return 0.5 * (point - 0.5).square().sum(-1)
+
+    spigot, ste = (score_gradient(e(0.1), case, inward) for e in (pb.spigot, pb.ste))
+    assert_close(spigot, ste)
+    assert z.shape == spigot.shape and (spigot != 0).any()
+
+
+def test_spigot_ignores_a_constant_in_the_gradient_and_straight_through_does_not():
+    case = FLAT[0]
+    decoder = Decoder(case)
+    shifted = lambda point: decoder(point) + 7 * point.sum(-1)
+    assert_close(score_gradient(pb.spigot(0.3), case, shifted), score_gradient(pb.spigot(0.3), case, decoder))
+    difference = score_gradient(pb.ste(0.3), case, shifted) - score_gradient(pb.ste(0.3), case, decoder)
+    assert_close(difference, torch.full_like(difference, 2.1))
+
+
+def test_when_one_vertex_is_best_and_the_rest_equally_bad_the_risk_favors_it():
+    case = FLAT[0]
+    best = torch.tensor([1, 0, 4])
+    risk = lambda point: 1 - point.gather(-1, best[:, None]).squeeze(-1)
+    gradient = score_gradient(pb.minimum_risk(), case, risk)
+    scores = case.scores().requires_grad_()
+    log_p = scores.log_softmax(-1).gather(-1, best[:, None]).squeeze(-1)
+    (direction,) = torch.autograd.grad(log_p.sum(), scores)
+    assert_close(gradient, -log_p.exp().detach()[:, None] * direction)
+
+
+COMBINATIONS = [
+    pytest.param(forward, start, descent, prediction, id=f"{forward}, {start}, {type(descent).__name__}, {prediction}")
+    for forward in REGULARIZERS
+    for start in [*REGULARIZERS, 0.0]
+    for descent in [pb.Unconstrained(0.3, 2), pb.Projected(0.3, 2), pb.Mirror(0.3, 2, regularizer=pb.SquaredNorm())]
+    for prediction in REGULARIZERS
+] + [
+    pytest.param(forward, pb.Entropy(), pb.Mirror(0.3, 2, regularizer=pb.Entropy()), prediction)
+    for forward in REGULARIZERS
+    for prediction in REGULARIZERS
+]
+
+
+@pytest.mark.parametrize(("forward", "start", "descent", "prediction"), COMBINATIONS)
+def test_every_combination_of_forward_start_descent_and_loss(forward, start, descent, prediction):
+    case = FLAT[9]
+    decoder, scores, structure = Decoder(case), case.scores(), case.structure
+    point = start.predict(structure, scores) if isinstance(start, pb.Regularizer) else torch.full_like(scores, start)
+    dual = scores
+    for _ in range(2):
+        change = -0.3 * latent_gradient(decoder, point)
+        if isinstance(descent, pb.Unconstrained):
+            point = point + change
+        elif isinstance(descent, pb.Mirror) and isinstance(descent.regularizer, pb.Entropy):
+            dual = dual + change
+            point = structure.marginals(dual)
+        else:
+            point = structure.sparsemap(point + change)
+    estimator = pb.Surrogate(prediction, descent, start=start, forward=forward)
+    calls = decoder.calls
+    gradient = score_gradient(estimator, case, decoder)
+    assert_close(gradient, prediction.predict(structure, scores) - point)
+    assert decoder.calls - calls == (2 if start == forward else 3)
+    assert_close(estimator.loss(structure, scores, decoder), decoder(forward.predict(structure, scores)))
+
+
+def test_a_given_point_may_be_the_start():
+    case = FLAT[0]
+    decoder, given = Decoder(case), torch.full(case.scores().shape, 0.2, dtype=F64)
+    estimator = pb.Surrogate(pb.Unregularized(), pb.Projected(0.3), start=given)
+    target = case.structure.sparsemap(given - 0.3 * latent_gradient(decoder, given))
+    assert_close(score_gradient(estimator, case, decoder), case.structure.argmax(case.scores()) - target)
+
+
+# ---- independence of the batch and of the weights
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_means_sums_weights_and_scalers_scale_the_gradient_linearly(name):
+    case = FLAT[9]
+    decoder, estimator = Decoder(case), make(name)
+    whole = score_gradient(estimator, case, decoder)
+    weights = torch.tensor([0.5, 0.0, -2.0], dtype=F64)
+    assert_close(score_gradient(estimator, case, decoder, torch.mean) * 3, whole)
+    assert_close(score_gradient(estimator, case, decoder, lambda x: (weights * x).sum()), weights[:, None] * whole)
+    assert_close(score_gradient(estimator, case, decoder, lambda x: 65536 * x.mean()), whole * 65536 / 3)
+    first = score_gradient(estimator, case, decoder, lambda x: x[0])
+    assert_close(first, torch.cat([whole[:1], torch.zeros_like(whole[1:])]))
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_an_example_gets_the_same_gradient_alone_and_in_a_batch(name):
+    case = FLAT[9]
+    decoder, estimator, scores = Decoder(case), make(name), case.scores()
+    whole = score_gradient(estimator, case, decoder)
+    for i in range(3):
+        alone = scores[i : i + 1].clone().requires_grad_()
+        goal = decoder.goal[i : i + 1]
+        loss = lambda point, goal=goal: (torch.tanh(point @ decoder.weight) - goal).square().sum(-1)
+        (gradient,) = torch.autograd.grad(estimator.loss(case.structure, alone, loss).mean(), alone)
+        assert_close(gradient[0], whole[i])
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_a_second_backward_gives_the_same_gradient(name):
+    case = FLAT[9]
+    scores = case.scores().requires_grad_()
+    losses = make(name).loss(case.structure, scores, Decoder(case))
+    (first,) = torch.autograd.grad(losses.sum(), scores, retain_graph=True)
+    (second,) = torch.autograd.grad(losses.mean(), scores)
+    assert_close(second * 3, first)
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_nothing_asked_for_nothing_learned(name):
+    if name == "best_vertex":
+        return  # its label does not depend on a gradient
+    case = FLAT[9]
+    flat = lambda point: (point * 0).sum(-1) + 1
+    assert_close(score_gradient(make(name), case, flat), torch.zeros_like(case.scores()), atol=1e-9, rtol=0)
+
+
+def test_a_gradient_that_overflows_reaches_the_scores_as_nan_for_that_example_alone():
+    case = FLAT[0]
+    loss = lambda point: (point * torch.tensor([1.0, torch.inf, 1.0], dtype=F64)[:, None]).square().sum(-1)
+    for estimator in (pb.spigot(0.3), pb.spigot_ce(0.3), pb.spigot_eg(0.3)):
+        gradient = score_gradient(estimator, case, loss)
+        assert gradient[[0, 2]].isfinite().all()
+        assert gradient[1].isnan().all()
+
+
+# ---- cost, decoder, random state
+
+
+@pytest.mark.parametrize("name", pb.CATALOG)
+@every_case
+def test_the_decoder_gets_its_own_gradient_and_nothing_else(name, case):
+    if name == "entmax" and not isinstance(case.structure, pb.Simplex):
+        return
+    decoder = Decoder(case)
+    generator = lambda: torch.Generator().manual_seed(0)
+    options = {"generator": generator()} if name == "reinforce" else {}
+    scores = case.scores().requires_grad_()
+    make(name, **options).loss(case.structure, scores, decoder).sum().backward()
+    got, decoder.weight.grad = decoder.weight.grad, None
+    if name == "reinforce":
+        drawn = case.structure.sample(case.scores(), (3,), generator=generator())
+        sum(decoder(z).sum() for z in drawn).div(3).backward()
+    elif name in ("minimum_risk", "sparse_marginalization", "structured_attention", "sparsemap", "entmax"):
+        make(name).loss(case.structure, case.scores(), decoder).sum().backward()
+    else:
+        decoder(case.structure.argmax(case.scores())).sum().backward()
+    assert_close(got, decoder.weight.grad)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "calls"),
+    [
+        (pb.ste(), 1),
+        (pb.spigot(), 1),
+        (pb.spigot(steps=4), 4),
+        (pb.spigot_ce(), 2),
+        (pb.spigot_ce(steps=3), 4),
+        (pb.spigot_eg(), 2),
+        (pb.structured_attention(), 1),
+        (pb.sparsemap(), 1),
+        (pb.ste_marginals(), 1),
+        (pb.reinforce(4), 4),
+        (pb.reinforce(4, pb.SelfCritical()), 5),
+        (pb.minimum_risk(), 10),
+        (pb.best_vertex(), 11),
+    ],
+    ids=lambda x: type(x).__name__ if not isinstance(x, int) else str(x),
+)
+def test_evaluations_are_as_few_as_promised(estimator, calls):
+    case = FLAT[9]
+    decoder = Decoder(case)
+    backward_passes = []
+    decoder.weight.register_hook(backward_passes.append)
+    scores = case.scores().requires_grad_()
+    estimator.loss(case.structure, scores, decoder).sum().backward()
+    assert decoder.calls == calls
+    if isinstance(estimator, pb.Surrogate):
+        assert len(backward_passes) == 1
+    decoder.calls = 0
+    with torch.no_grad():
+        estimator.loss(case.structure, case.scores(), decoder)
+    if isinstance(estimator, pb.Surrogate):
+        assert decoder.calls == 1
+
+
+@pytest.mark.parametrize(
+    "estimator", [pb.spigot_ce(0.3, 2), pb.spigot(0.3, 3), pb.best_vertex()], ids=lambda e: str(e.descent)
+)
+def test_extra_evaluations_replay_the_random_numbers_of_the_main_pass_and_leave_no_trace(estimator):
+    case = FLAT[9]
+    decoder = Decoder(case, dropout=0.5)
+    masks = []
+    decoder.dropout.register_forward_hook(lambda module, inputs, output: masks.append(output == 0))
+    torch.manual_seed(3)
+    decoder(case.structure.argmax(case.scores()))
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    masks.clear()
+    scores = case.scores().requires_grad_()
+    estimator.loss(case.structure, scores, decoder).sum().backward()
+    assert torch.equal(torch.rand(3), expected)
+    assert len(masks) > 1
+    assert all(torch.equal(mask, masks[0]) for mask in masks)
+
+
+# ---- calling an estimator
+
+
+@pytest.mark.parametrize("name", pb.CATALOG)
+def test_an_estimator_is_callable_exactly_where_the_catalog_says_so(name):
+    case = FLAT[0]
+    scores = case.scores().requires_grad_()
+    if not pb.CATALOG[name].callable:
+        with pytest.raises(TypeError, match=r"call `estimator\.loss"):
+            make(name)(case.structure, scores)
+        return
+    decoder = Decoder(case)
+    (gradient,) = torch.autograd.grad(decoder(make(name)(case.structure, scores)).sum(), scores)
+    assert_close(gradient, score_gradient(make(name), case, decoder))
+
+
+def test_several_steps_cannot_be_taken_without_the_loss():
+    with pytest.raises(TypeError, match="evaluates the downstream loss itself"):
+        pb.spigot(steps=2)(CATEGORICAL, torch.zeros(2, 3))
+    with pytest.raises(TypeError, match="has no target"):
+        pb.sparsemap().target(CATEGORICAL, torch.zeros(2, 3), lambda point: point.sum(-1))
+
+
+def test_a_latent_point_differentiated_beside_the_losses_is_refused():
+    kept = []
+
+    def downstream(point):
+        kept.append(point)
+        return point.sum(-1)
+
+    scores = torch.zeros(2, 3, requires_grad=True)
+    pb.spigot().loss(CATEGORICAL, scores, downstream)
+    with pytest.raises(RuntimeError, match="not through the losses"):
+        kept[0].sum().backward()
+
+
+# ---- reinforce
+
+
+def reinforce_gradients(estimator, case, decoder, repeats):
+    return torch.stack([score_gradient(estimator, case, decoder) for _ in range(repeats)])
+
+
+@pytest.mark.parametrize(
+    "baseline",
+    [pb.NoBaseline(), pb.RunningAverage(), pb.SelfCritical(), pb.LeaveOneOut()],
+    ids=lambda b: type(b).__name__,
+)
+def test_reinforce_is_unbiased(baseline):
+    case = FLAT[9]
+    decoder = Decoder(case)
+    exact = score_gradient(pb.minimum_risk(), case, decoder)
+    estimator = pb.reinforce(4, baseline, generator=torch.Generator().manual_seed(0))
+    drawn = reinforce_gradients(estimator, case, decoder, 600)
+    standard_error = drawn.std(0) / len(drawn) ** 0.5
+    assert ((drawn.mean(0) - exact).abs() <= 4 * standard_error).all()
+
+
+def test_leave_one_out_has_a_lower_variance_than_no_baseline():
+    case = FLAT[9]
+    decoder = Decoder(case)
+    spread = {}
+    for baseline in (pb.NoBaseline(), pb.LeaveOneOut()):
+        estimator = pb.reinforce(4, baseline, generator=torch.Generator().manual_seed(0))
+        spread[type(baseline)] = reinforce_gradients(estimator, case, decoder, 300).var(0).sum()
+    assert spread[pb.LeaveOneOut] < 0.7 * spread[pb.NoBaseline]
+
+
+@pytest.mark.parametrize("name", ["reinforce", "minimum_risk", "sparse_marginalization", "best_vertex"])
+def test_black_box_losses_are_allowed(name):
+    case = FLAT[9]
+    price = torch.tensor([3.0, 1.0, 2.0, 0.0, 5.0], dtype=F64)
+    black_box = lambda point: (point.detach() * price).sum(-1).round()
+    estimator = make(name, **({"samples": 64, "baseline": pb.LeaveOneOut()} if name == "reinforce" else {}))
+    torch.manual_seed(0)
+    gradient = score_gradient(estimator, case, black_box, scores=torch.linspace(0, 0.2, 15).double().reshape(3, 5))
+    assert gradient[:, 4].mean() > gradient[:, 3].mean()  # descent lowers the expensive item
+
+
+def test_the_running_average_forgets_slowly():
+    baseline = pb.RunningAverage(0.5)
+    guesses = [float(baseline.guess(torch.full((1, 2), x), lambda: torch.zeros(2))[0, 0]) for x in (4.0, 2.0, 0.0)]
+    assert guesses == [4.0, 4.0, 3.0]
+
+
+# ---- words and misuse
+
+
+def test_a_downstream_loss_must_be_one_per_example():
+    scores = torch.zeros(4, 3, requires_grad=True)
+    for name in pb.CATALOG:
+        for wrong, shape in ((lambda z: z.sum(), r"\(\)"), (lambda z: z, r"\(4, 3\)"), (lambda z: z[:2, 0], r"\(2,\)")):
+            with pytest.raises(ValueError, match=rf"shape {shape} for a batch of shape \(4,\)"):
+                make(name).loss(CATEGORICAL, scores, wrong).sum().backward()
+        with pytest.raises(TypeError, match="returned a float"):
+            make(name).loss(CATEGORICAL, scores, lambda z: 1.0)
+
+
+def test_missing_capabilities_are_named():
+    oracle, scores = pb.Oracle(CATEGORICAL.argmax), torch.randn(4, 3, requires_grad=True)
+    loss = lambda point: point.square().sum(-1)
+    for name, entry in pb.CATALOG.items():
+        if entry.needs == "nothing":
+            make(name).loss(oracle, scores, loss).sum().backward()
+            continue
+        word = {"enumeration": "vertices"}.get(entry.needs, "partition function|Categorical")
+        with pytest.raises(pb.MissingCapability, match=word):
+            make(name).loss(oracle, scores, loss).sum().backward()
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(ValueError, match="'spigott' is not in the catalog"):
+        pb.get_estimator("spigott")
+    with pytest.raises(ValueError, match="samples is 0"):
+        pb.reinforce(0)
+    with pytest.raises(ValueError, match="leave-one-out"):
+        pb.reinforce(1, pb.LeaveOneOut())
+    with pytest.raises(ValueError, match="temperature is 0"):
+        pb.sparsemap(temperature=0)
+    with pytest.raises(ValueError, match="temperature is -1"):
+        pb.sparse_marginalization(temperature=-1)
+
+
+@pytest.mark.parametrize("name", pb.CATALOG)
+def test_estimators_can_be_copied_and_pickled(name):
+    case = FLAT[0]
+    estimator = make(name)
+    for twin in (copy.deepcopy(estimator), pickle.loads(pickle.dumps(estimator))):
+        if name != "reinforce":
+            assert_close(score_gradient(twin, case, Decoder(case)), score_gradient(estimator, case, Decoder(case)))
+
+
+@pytest.mark.parametrize("name", pb.CATALOG)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_lower_precision_scores_train_too(name, dtype):
+    case = FLAT[0]
+    torch.manual_seed(0)
+    gradient = score_gradient(make(name), case, Decoder(case).to(dtype), scores=case.scores(dtype=dtype))
+    assert gradient.dtype == dtype and gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
+def test_the_catalog_trains_every_structure(case):
+    """A decoder that wants one vertex: each estimator lowers the loss of the argmax or keeps it at the optimum."""
+    wanted = case.structure.argmax(case.scores(seed=9))
+    loss = lambda point: (point - wanted).square().flatten(-len(case.event)).sum(-1)
+    for name in pb.CATALOG:
+        if name == "entmax" and not isinstance(case.structure, pb.Simplex):
+            continue
+        torch.manual_seed(0)
+        scores = (0.3 * case.scores()).requires_grad_()
+        optimizer = torch.optim.Adam([scores], 0.1)
+        estimator = make(name, **({"samples": 16, "baseline": pb.LeaveOneOut()} if name == "reinforce" else {}))
+        for _ in range(60):
+            optimizer.zero_grad()
+            estimator.loss(case.structure, scores, loss).mean().backward()
+            optimizer.step()
+        assert loss(case.structure.argmax(scores.detach())).mean() == 0, name

@@ -1,0 +1,142 @@
+"""What every regularizer promises, for every structure that can serve it."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+from torch.testing import assert_close
+
+import pullback as pb
+from families import LOG_LINEAR, REGULARIZERS, STRUCTURES
+
+PAIRS = [
+    pytest.param(regularizer, case, id=f"{type(regularizer).__name__}, {case}")
+    for regularizer in REGULARIZERS
+    for case in STRUCTURES
+    if case in LOG_LINEAR or not isinstance(regularizer, pb.Entropy)
+]
+SIMPLEX = pb.Categorical()
+ALPHAS = [1.0, 1.2, 1.5, 2.0, 3.0]
+
+
+def random_targets(case, seed=11):
+    """Points of the hull: vertices, and mixtures of vertices on a face and inside."""
+    generator = torch.Generator().manual_seed(seed)
+    vertices, feasible = case.vertices(), case.feasible()
+    for keep in (1, 2, len(vertices)):
+        order = torch.rand(feasible.shape, generator=generator, dtype=torch.float64).masked_fill(~feasible, -1)
+        threshold = order.topk(min(keep, len(vertices)), 0).values[-1]
+        weight = torch.where((order >= threshold) & (order >= 0), order + 0.01, 0)
+        weight = weight / weight.sum(0)
+        yield (weight.reshape(*weight.shape, *(1,) * len(case.event)) * vertices).sum(0)
+
+
+@pytest.mark.parametrize(("regularizer", "case"), PAIRS)
+def test_predict_is_the_gradient_of_the_conjugate(regularizer, case):
+    scores = case.scores().requires_grad_()
+    (gradient,) = torch.autograd.grad(regularizer.conjugate(case.structure, scores).sum(), scores)
+    assert_close(gradient, regularizer.predict(case.structure, scores.detach()))
+    assert gradcheck(lambda scores: regularizer.conjugate(case.structure, scores), (scores,))
+
+
+@pytest.mark.parametrize(("regularizer", "case"), PAIRS)
+def test_predict_attains_the_conjugate(regularizer, case):
+    scores = case.scores()
+    point = regularizer.predict(case.structure, scores)
+    attained = case.structure.inner(scores, point) - regularizer.value(case.structure, point)
+    assert_close(attained, regularizer.conjugate(case.structure, scores), atol=1e-7, rtol=1e-7)
+
+
+@pytest.mark.parametrize(("regularizer", "case"), PAIRS)
+def test_the_fenchel_young_loss_has_its_true_value_and_gradient(regularizer, case):
+    for target in random_targets(case):
+        scores = case.scores().requires_grad_()
+        losses = pb.FenchelYoungLoss(regularizer, "none")(case.structure, scores, target)
+        assert losses.shape == case.batch
+        assert (losses > -1e-9).all()
+        (gradient,) = torch.autograd.grad(losses.sum(), scores)
+        assert_close(gradient, regularizer.predict(case.structure, scores.detach()) - target)
+        best = pb.Unregularized().predict(case.structure, scores.detach())
+        if isinstance(regularizer, pb.Unregularized):
+            exact = case.structure.inner(scores, best) - case.structure.inner(scores, target)
+            assert_close(losses, exact)
+    own = regularizer.predict(case.structure, case.scores())
+    assert_close(
+        pb.FenchelYoungLoss(regularizer)(case.structure, case.scores(), own),
+        torch.zeros((), dtype=torch.float64),
+        atol=1e-7,
+        rtol=0,
+    )
+
+
+@pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
+def test_the_crf_loss_of_a_vertex_is_its_negative_log_probability(case):
+    scores = case.scores()
+    vertex = case.structure.argmax(case.scores(seed=5))
+    losses = pb.FenchelYoungLoss(pb.Entropy(), "none")(case.structure, scores, vertex)
+    assert_close(losses, -case.structure.log_prob(scores, vertex), atol=1e-7, rtol=1e-7)
+
+
+def test_the_flat_crf_loss_is_cross_entropy_minus_the_entropy_of_the_label():
+    scores = torch.randn(4, 5, dtype=torch.float64)
+    label = torch.rand(4, 5, dtype=torch.float64).softmax(-1)
+    loss = pb.FenchelYoungLoss(pb.Entropy())(SIMPLEX, scores, label)
+    entropy = -(label * label.log()).sum(-1).mean()
+    assert_close(loss, torch.nn.functional.cross_entropy(scores, label) - entropy)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_reductions_are_those_of_pytorch(reduction):
+    scores, label = torch.randn(4, 5), torch.eye(5)[:4]
+    losses = pb.FenchelYoungLoss(pb.SquaredNorm(), "none")(SIMPLEX, scores, label)
+    reduced = {"mean": losses.mean(), "sum": losses.sum(), "none": losses}[reduction]
+    assert_close(pb.FenchelYoungLoss(pb.SquaredNorm(), reduction)(SIMPLEX, scores, label), reduced)
+
+
+def test_the_sparsemap_loss_is_half_a_difference_of_squared_distances():
+    scores = torch.randn(4, 5, dtype=torch.float64)
+    label = torch.rand(4, 5, dtype=torch.float64).softmax(-1)
+    loss = pb.FenchelYoungLoss(pb.SquaredNorm(), "none")(SIMPLEX, scores, label)
+    nearest = SIMPLEX.sparsemap(scores)
+    exact = 0.5 * ((scores - label).square().sum(-1) - (scores - nearest).square().sum(-1))
+    assert_close(loss, exact)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_tsallis_predicts_entmax_and_has_a_fenchel_young_loss(alpha):
+    regularizer = pb.Tsallis(alpha)
+    scores = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    point = regularizer.predict(SIMPLEX, scores)
+    assert_close(point, SIMPLEX.entmax(scores, alpha))
+    conjugate = regularizer.conjugate(SIMPLEX, scores)
+    assert_close(torch.autograd.grad(conjugate.sum(), scores)[0], point)
+    for candidate in torch.rand(50, 4, 5, dtype=torch.float64).softmax(-1):
+        attained = SIMPLEX.inner(scores, candidate) - regularizer.value(SIMPLEX, candidate)
+        assert (attained <= conjugate + 1e-9).all()
+
+
+def test_second_derivatives_of_a_conjugate_are_the_jacobian_of_its_prediction():
+    scores = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    direction = torch.randn(3, 4, dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(pb.SquaredNorm().conjugate(SIMPLEX, scores).sum(), scores, create_graph=True)
+    (second,) = torch.autograd.grad(gradient, scores, direction)
+    (jacobian,) = torch.autograd.grad(SIMPLEX.sparsemap(scores), scores, direction)
+    assert_close(second, jacobian)
+
+
+def test_a_target_outside_the_polytope_has_no_entropy():
+    subsets, outside = pb.Subset(2), torch.tensor([[0.9, 0.9, 0.9]])
+    with pytest.raises(ValueError, match="outside the polytope"):
+        pb.FenchelYoungLoss(pb.Entropy())(subsets, torch.zeros(1, 3), outside)
+
+
+def test_misuse_is_refused_by_name():
+    with pytest.raises(ValueError, match="reduction is 'average'"):
+        pb.FenchelYoungLoss(pb.Entropy(), "average")
+    with pytest.raises(ValueError, match=r"target has shape \(2,\).*\(3,\)"):
+        pb.FenchelYoungLoss(pb.Entropy())(SIMPLEX, torch.zeros(3), torch.zeros(2))
+    with pytest.raises(ValueError, match=r"alpha is 0\.5"):
+        pb.Tsallis(0.5)
+    with pytest.raises(pb.MissingCapability, match="Binary"):
+        pb.Tsallis(1.5).predict(pb.Binary(), torch.zeros(3))
+    with pytest.raises(pb.MissingCapability, match="partition function"):
+        pb.Entropy().predict(pb.Oracle(SIMPLEX.argmax), torch.zeros(3))

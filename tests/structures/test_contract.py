@@ -1,0 +1,273 @@
+"""What every structure promises, checked against the list of its vertices in double precision."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import nnls
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from families import LOG_LINEAR, STRUCTURES, Case
+
+every_structure = pytest.mark.parametrize("case", STRUCTURES, ids=repr)
+every_log_linear = pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
+scales = pytest.mark.parametrize("scale", [1.0, 0.1, 1e4], ids=lambda scale: f"scale {scale:g}")
+
+
+def free_parts(case: Case) -> torch.Tensor:
+    """The parts that some vertex of the example uses; the others are padding or forbidden."""
+    vertices = case.vertices()
+    wide = case.feasible().reshape(*case.feasible().shape, *(1,) * len(case.event))
+    return torch.where(wide, vertices, 0).amax(0) > 0
+
+
+@every_structure
+@scales
+def test_argmax_attains_the_best_score(case, scale):
+    scores = case.scores(scale=scale)
+    found = case.structure.inner(scores, case.structure.argmax(scores))
+    assert_close(found, case.vertex_scores(scores).amax(0))
+
+
+@every_structure
+def test_argmax_is_a_vertex_even_among_ties(case):
+    for scores in (torch.zeros_like(case.scores()), case.scores().round(), -torch.ones_like(case.scores())):
+        assert case.structure.contains(case.structure.argmax(scores)).all()
+
+
+@every_structure
+@scales
+def test_sparsemap_is_the_nearest_point_of_the_hull(case, scale):
+    scores = case.scores(scale=scale)
+    point = case.structure.sparsemap(scores)
+    rest = torch.where(free_parts(case), scores - point, 0)
+    gap = case.vertex_scores(rest).amax(0) - (rest * point).flatten(len(case.batch)).sum(-1)
+    assert gap.max() <= 1e-8 * max(1.0, scale)
+    vertices, feasible = case.vertices(), case.feasible()
+    for index in np.ndindex(*case.batch):
+        mine = vertices[(slice(None), *index)][feasible[(slice(None), *index)]].flatten(1)
+        system = torch.cat([mine.T, torch.ones(1, len(mine), dtype=torch.float64)]).numpy()
+        _, distance = nnls(system, np.append(point[index].flatten().numpy(), 1.0))
+        assert distance < 1e-7
+
+
+@every_structure
+def test_the_support_mixes_to_sparsemap(case):
+    scores = case.scores(scale=0.7)
+    vertices, probabilities, count = case.structure.support(scores)
+    wide = probabilities.reshape(*probabilities.shape, *(1,) * len(case.event))
+    assert_close((wide * vertices).sum(len(case.batch)), case.structure.sparsemap(scores), atol=1e-7, rtol=0)
+    assert_close(probabilities.sum(-1), torch.ones(case.batch, dtype=torch.float64))
+    positions = torch.arange(probabilities.shape[-1])
+    assert ((probabilities > 0) == (positions < count.unsqueeze(-1))).all()
+    inside = case.structure.contains(vertices.movedim(len(case.batch), 0)).movedim(0, -1)
+    assert inside[probabilities > 0].all()
+    assert (vertices[probabilities == 0] == 0).all()
+
+
+@every_log_linear
+@scales
+def test_log_partition_is_the_log_sum_over_vertices(case, scale):
+    scores = case.scores(scale=scale)
+    assert_close(case.structure.log_partition(scores), case.vertex_scores(scores).logsumexp(0), rtol=1e-11, atol=1e-11)
+
+
+@every_log_linear
+@scales
+def test_marginals_are_the_expected_vertex(case, scale):
+    scores = case.scores(scale=scale)
+    p = case.vertex_scores(scores).softmax(0)
+    expected = (p.reshape(*p.shape, *(1,) * len(case.event)) * case.vertices()).sum(0)
+    assert_close(case.structure.marginals(scores), expected, atol=1e-10, rtol=0)
+
+
+@every_log_linear
+@scales
+def test_entropy_is_that_of_the_vertices(case, scale):
+    scores = case.scores(scale=scale)
+    p = case.vertex_scores(scores).softmax(0)
+    exact = -torch.special.xlogy(p, p).sum(0)
+    assert_close(case.structure.entropy(scores), exact, atol=1e-9 * max(1.0, scale / 100), rtol=0)
+
+
+@every_log_linear
+def test_probabilities_sum_to_one_and_are_zero_off_the_vertices(case):
+    scores = case.scores()
+    log_prob = case.structure.log_prob(scores, case.vertices())
+    assert_close(log_prob.exp().sum(0), torch.ones(case.batch, dtype=torch.float64))
+    assert (log_prob <= 0).all()
+    assert (log_prob[~case.feasible()] == -torch.inf).all()
+    assert (case.structure.log_prob(scores, torch.full_like(scores, 0.5)) == -torch.inf).all()
+
+
+@every_log_linear
+def test_samples_are_vertices_with_the_marginals_frequencies(case):
+    scores, many = case.scores(), 4000
+    samples = case.structure.sample(scores, (many,), generator=torch.Generator().manual_seed(1))
+    assert samples.shape == (many, *scores.shape)
+    assert case.structure.contains(samples).all()
+    marginals = case.structure.marginals(scores)
+    error = (samples.mean(0) - marginals) / (marginals * (1 - marginals) / many).sqrt().clamp_min(1e-3)
+    assert error.abs().max() < 5
+
+
+@every_log_linear
+def test_samples_follow_the_generator(case):
+    scores = case.scores()
+    draw = lambda seed: case.structure.sample(scores, (8,), generator=torch.Generator().manual_seed(seed))
+    assert torch.equal(draw(3), draw(3))
+    assert case.structure.sample(scores).shape == scores.shape
+    torch.manual_seed(5)
+    first = case.structure.sample(scores, (2, 3))
+    torch.manual_seed(5)
+    assert torch.equal(first, case.structure.sample(scores, (2, 3)))
+    assert first.shape == (2, 3, *scores.shape)
+
+
+@every_log_linear
+def test_maximum_entropy_recovers_the_entropy_of_the_marginals(case):
+    scores = case.scores()
+    structure = case.structure
+    assert_close(
+        structure.maximum_entropy(structure.marginals(scores)), structure.entropy(scores), atol=1e-7, rtol=1e-6
+    )
+    vertex_entropy = structure.maximum_entropy(structure.argmax(scores))
+    assert_close(vertex_entropy, torch.zeros_like(vertex_entropy), atol=1e-7, rtol=0)
+
+
+@every_structure
+def test_derivatives_meet_finite_differences(case):
+    scores = case.scores(seed=2).requires_grad_()
+    assert gradcheck(case.structure.sparsemap, (scores,))
+    if case in LOG_LINEAR:
+        assert gradcheck(case.structure.log_partition, (scores,))
+        assert gradgradcheck(case.structure.log_partition, (scores,))
+        assert gradcheck(case.structure.marginals, (scores,))
+        assert gradcheck(case.structure.entropy, (scores,))
+
+
+@every_structure
+def test_the_probabilities_of_the_support_are_differentiable(case):
+    scores = case.scores(seed=2).requires_grad_()
+    assert gradcheck(lambda scores: case.structure.support(scores).probabilities, (scores,))
+
+
+def values_and_gradients(structure, scores):
+    """Every differentiable answer, and the gradient of a random function of it."""
+    answers = {"argmax": structure.argmax(scores)}
+    operations = ["sparsemap"] + ["log_partition", "marginals", "entropy"] * hasattr(structure, "log_partition")
+    for name in operations:
+        leaf = scores.clone().requires_grad_()
+        value = getattr(structure, name)(leaf)
+        weight = torch.linspace(-1, 1, value[..., :1].numel(), dtype=value.dtype).reshape(value[..., :1].shape)
+        (gradient,) = torch.autograd.grad((value * weight * (1 + value)).sum(), leaf)
+        answers[name], answers[name + " gradient"] = value.detach(), gradient
+    return answers
+
+
+@every_structure
+def test_parts_that_no_vertex_uses_are_exactly_zero_and_never_read(case):
+    free = free_parts(case)
+    if free.all():
+        return
+    clean = values_and_gradients(case.structure, torch.where(free, case.scores(), 0))
+    for rubbish in (torch.nan, torch.inf, 1e30):
+        dirty = values_and_gradients(case.structure, torch.where(free, case.scores(), rubbish))
+        for name, value in dirty.items():
+            assert torch.equal(value, clean[name]), name
+            if value.shape == free.shape:
+                assert (value[~free] == 0).all(), name
+
+
+@every_structure
+def test_forbidden_scores_leave_everything_finite(case):
+    scores = case.scores()
+    best = case.structure.argmax(case.scores(seed=7))
+    other = torch.rand(scores.shape, generator=torch.Generator().manual_seed(3)) < 0.5
+    scores = scores.masked_fill((best == 0) & other, -torch.inf)  # `best` stays feasible
+    for name, value in values_and_gradients(case.structure, scores).items():
+        assert value.isfinite().all(), name
+        if value.shape == scores.shape:
+            assert (value[scores == -torch.inf] == 0).all(), name
+    only = torch.where(best > 0, scores, -torch.inf)
+    assert_close(case.structure.sparsemap(only), best)
+
+
+@every_structure
+@pytest.mark.parametrize("scale", [0.0, 1e4, -1e4], ids=str)
+def test_extreme_and_equal_scores_survive(case, scale):
+    scores = torch.full_like(case.scores(), scale) if scale <= 0 else case.scores(scale=scale)
+    for dtype in (torch.float64, torch.float32):
+        for name, value in values_and_gradients(case.structure, scores.to(dtype)).items():
+            assert value.isfinite().all(), name
+
+
+@every_structure
+def test_a_batch_and_its_examples_agree(case):
+    if len(case.batch) != 1 or any(getattr(case.structure, f, None) is not None for f in ("lengths", "mask")):
+        return
+    if isinstance(getattr(case.structure, "k", 0), torch.Tensor):
+        return
+    scores = case.scores()
+    whole = values_and_gradients(case.structure, scores)
+    stacked = values_and_gradients(case.structure, torch.stack([scores, scores.flip(0)]))
+    for name, value in whole.items():
+        if "gradient" not in name:
+            assert_close(torch.stack([getattr(case.structure, name)(s) for s in scores]), value)
+            assert_close(stacked[name][0], value)
+
+
+@every_structure
+def test_dtype_is_kept_and_inputs_are_left_alone(case):
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        scores = case.scores(dtype=dtype)
+        before = scores.clone()
+        for name, value in values_and_gradients(case.structure, scores).items():
+            assert value.dtype == dtype, name
+        assert torch.equal(scores, before)
+        exact = case.structure.sparsemap(scores.double())
+        assert_close(
+            case.structure.sparsemap(scores).double(), exact, atol=0.02 if dtype.itemsize == 2 else 1e-5, rtol=0
+        )
+
+
+@every_structure
+def test_autocast_computes_half_precision_in_single(case):
+    scores = case.scores(dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        point = case.structure.sparsemap(scores)
+    assert point.dtype == torch.float32
+    assert_close(point, case.structure.sparsemap(scores.float()))
+
+
+@every_structure
+def test_argmax_and_samples_never_require_grad_and_inference_needs_no_autograd(case):
+    scores = case.scores().requires_grad_()
+    assert not case.structure.argmax(scores).requires_grad
+    if case in LOG_LINEAR:
+        assert not case.structure.sample(scores).requires_grad
+    with torch.inference_mode():
+        fresh = case.scores()
+        case.structure.argmax(fresh), case.structure.sparsemap(fresh)
+        if case in LOG_LINEAR:
+            case.structure.marginals(fresh), case.structure.log_partition(fresh), case.structure.entropy(fresh)
+
+
+@every_structure
+def test_strided_and_broadcast_scores_give_the_same(case):
+    scores = case.scores()
+    strided = torch.stack([scores, scores + 1], -1)[..., 0]
+    assert_close(case.structure.sparsemap(strided), case.structure.sparsemap(scores))
+    assert torch.equal(case.structure.argmax(strided), case.structure.argmax(scores))
+    wide = scores.expand(2, *scores.shape)
+    assert_close(case.structure.sparsemap(wide)[1], case.structure.sparsemap(scores))
+
+
+@every_structure
+def test_nan_scores_are_refused_by_name(case):
+    scores = case.scores()
+    scores[free_parts(case)] = torch.nan
+    operations = ["argmax", "sparsemap"] + ["log_partition", "marginals", "entropy", "sample"] * (case in LOG_LINEAR)
+    for name in operations:
+        with pytest.raises(ValueError, match=r"scores|example"):
+            getattr(case.structure, name)(scores)
