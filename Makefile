@@ -26,7 +26,7 @@ bench: .venv/.installed-bench  ## measure against the peers; CASES="trees simple
 	$(BIN)/python -m benchmarks $(CASES)
 
 docs: .venv/.installed-docs  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove what the other targets leave behind, except .venv
 	rm -rf build dist site runs benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
