@@ -28,7 +28,7 @@ def train(settings: Settings, on_step: Callable[[], None] = lambda: None) -> Ite
     for step in range(1, settings.steps + 1):
         loss = model.loss(training.x, training.y).mean()
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         on_step()
         if step % settings.evaluate_every == 0 or step == settings.steps:

@@ -6,12 +6,11 @@ is.  The modules load at first use, so that importing the library does not impor
 """
 
 import importlib
+import importlib.util
 from types import ModuleType
-
-_MODULES = ("active_set", "arborescence", "eisner", "inside_outside", "matrix_tree", "simplex", "subset", "tree_projection")
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")

@@ -24,7 +24,7 @@ class Support(NamedTuple):
 
     vertices: Tensor
     probabilities: Tensor
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]  # shadows tuple.count
 
 
 class Structure(ABC):

@@ -1,0 +1,187 @@
+"""The operators of dependency trees.
+
+Scores are (*batch, n + 1, n + 1) and lengths (*batch), counting words.  Non-projective trees are solved by contraction,
+by the matrix-tree theorem and by cuts; projective ones by Eisner's chart.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pullback import kernels
+from pullback.structures._bridge import Kernel, instances, name_example, operator, over_batch
+
+KIND = "bool projective, bool single_root"
+
+
+def arcs_in_use(lengths: Tensor, size: int) -> Tensor:
+    """Which arcs head → modifier exist: both within the sentence, none into the root, none from a word to itself."""
+    nodes = torch.arange(size, device=lengths.device)
+    inside = nodes <= lengths.unsqueeze(-1)
+    words = inside & (nodes > 0)
+    return inside.unsqueeze(-1) & words.unsqueeze(-2) & (nodes.unsqueeze(-1) != nodes)
+
+
+def _run(kernel: Kernel, scores: Tensor, lengths: Tensor, *rest: Any, work: float) -> None:
+    """A kernel over a batch of trees, with `work` nanoseconds for each, or an error naming the example it failed at."""
+    batch = lengths.numel()
+    failed = over_batch(
+        kernel, instances(scores, 2), instances(lengths, 0), *rest, batch=batch, work=work * batch
+    )
+    if failed >= 0:
+        example = name_example(failed, lengths.shape)
+        used = scores.masked_fill(~arcs_in_use(lengths, scores.shape[-1]), 0).reshape(batch, -1)[failed]
+        if used.isnan().any() or (used == torch.inf).any():
+            raise ValueError(f"DependencyTree: the scores of {example} contain NaN or +inf; expected numbers or -inf.")
+        raise ValueError(f"DependencyTree: {example} has no tree: not every word is reachable by arcs above -inf.")
+
+
+# ---- argmax, samples, the k best
+
+
+def _argmax(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
+    size = scores.shape[-1]
+    heads = lengths.new_empty(*lengths.shape, size)
+    kernel = kernels.eisner.argmax if projective else kernels.arborescence.argmax
+    _run(kernel, scores, lengths, single_root, instances(heads, 1), work=size**3 if projective else 4 * size**2)
+    return _arcs(heads, lengths, scores)
+
+
+def _arcs(heads: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
+    """Heads (*batch, n + 1) as arc matrices, in the dtype of `like`."""
+    arcs = like.new_empty(*heads.shape, heads.shape[-1])
+    kernels.heads.write_arcs(instances(heads, 1), instances(lengths, 0), instances(arcs, 2), 0, lengths.numel())
+    return arcs
+
+
+def _like_scores(scores: Tensor, *_: Any) -> Tensor:
+    return scores.new_empty(scores.shape)
+
+
+argmax = operator(f"tree_argmax(Tensor scores, Tensor lengths, {KIND}) -> Tensor", _argmax, _like_scores)
+
+
+def _sample(scores: Tensor, lengths: Tensor, seeds: Tensor, count: int, projective: bool, single_root: bool) -> Tensor:
+    size = scores.shape[-1]
+    heads = lengths.new_empty(*lengths.shape, count, size)
+    kernel = kernels.inside_outside.sample if projective else kernels.wilson.sample
+    rest = (single_root, instances(seeds, 0), instances(heads, 2))
+    _run(kernel, scores, lengths, *rest, work=size**3 + 10 * count * size**2)
+    return _arcs(heads, lengths.unsqueeze(-1).expand(heads.shape[:-1]).contiguous(), scores)
+
+
+def _fake_sample(scores: Tensor, lengths: Tensor, seeds: Tensor, count: int, *_: Any) -> Tensor:
+    return scores.new_empty(*lengths.shape, count, *scores.shape[-2:])
+
+
+sample = operator(
+    f"tree_sample(Tensor scores, Tensor lengths, Tensor seeds, int count, {KIND}) -> Tensor", _sample, _fake_sample
+)
+
+
+def _topk(scores: Tensor, lengths: Tensor, k: int, projective: bool, single_root: bool) -> tuple[Tensor, Tensor]:
+    size = scores.shape[-1]
+    heads = lengths.new_empty(*lengths.shape, k, size)
+    values = scores.new_empty(*lengths.shape, k, dtype=torch.float64)
+    counts = torch.empty_like(lengths)
+    kernel = kernels.eisner_topk.topk if projective else kernels.arborescence.topk
+    rest = (single_root, k, instances(heads, 2), instances(values, 1), instances(counts, 0))
+    _run(kernel, scores, lengths, *rest, work=k * size**3)
+    found = torch.arange(k) < counts.unsqueeze(-1)
+    return _arcs(heads, torch.where(found, lengths.unsqueeze(-1), 0), scores), counts
+
+
+def _fake_topk(scores: Tensor, lengths: Tensor, k: int, *_: Any) -> tuple[Tensor, Tensor]:
+    return scores.new_empty(*lengths.shape, k, *scores.shape[-2:]), torch.empty_like(lengths)
+
+
+topk = operator(f"tree_topk(Tensor scores, Tensor lengths, int k, {KIND}) -> (Tensor, Tensor)", _topk, _fake_topk)
+
+
+def _contains(arcs: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
+    answer = torch.empty(lengths.shape, dtype=torch.bool)
+    rest = (single_root, projective, instances(answer, 0))
+    over_batch(
+        kernels.heads.are_trees, instances(arcs, 2), instances(lengths, 0), *rest, batch=lengths.numel(), work=0
+    )
+    return answer
+
+
+contains = operator(
+    f"tree_contains(Tensor arcs, Tensor lengths, {KIND}) -> Tensor",
+    _contains,
+    lambda arcs, lengths, *_: torch.empty_like(lengths, dtype=torch.bool),
+)
+
+
+# ---- sums over all trees
+
+
+def _log_partition(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
+    value = scores.new_empty(lengths.shape)
+    room = kernels.inside_outside if projective else kernels.matrix_tree
+    _run(room.log_partition, scores, lengths, single_root, instances(value, 0), work=scores.shape[-1] ** 3)
+    return value
+
+
+log_partition = operator(
+    f"tree_log_partition(Tensor scores, Tensor lengths, {KIND}) -> Tensor",
+    _log_partition,
+    lambda scores, lengths, *_: scores.new_empty(lengths.shape),
+)
+"""The value alone, for when nothing is differentiated."""
+
+
+def _partition_and_marginals(
+    scores: Tensor, lengths: Tensor, projective: bool, single_root: bool
+) -> tuple[Tensor, Tensor]:
+    value, marginals = scores.new_empty(lengths.shape), torch.empty_like(scores)
+    room = kernels.inside_outside if projective else kernels.matrix_tree
+    rest = (single_root, instances(value, 0), instances(marginals, 2))
+    _run(room.log_partition_and_marginals, scores, lengths, *rest, work=2 * scores.shape[-1] ** 3)
+    return value, marginals
+
+
+def _save_partition(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    scores, lengths, ctx.projective, ctx.single_root = inputs
+    ctx.save_for_backward(scores, lengths, output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate_partition(ctx: Any, of_value: Tensor | None, of_marginals: Tensor | None) -> tuple[Any, ...]:
+    """The value's gradient is the marginals; that of the marginals is the Hessian of the value."""
+    scores, lengths, marginals = ctx.saved_tensors
+    gradient = None
+    if of_value is not None:
+        gradient = of_value[..., None, None] * marginals
+    if of_marginals is not None:
+        curvature = hessian_product(scores, lengths, of_marginals, ctx.projective, ctx.single_root)
+        gradient = curvature if gradient is None else gradient + curvature
+    return gradient, None, None, None
+
+
+partition_and_marginals = operator(
+    f"tree_partition_and_marginals(Tensor scores, Tensor lengths, {KIND}) -> (Tensor, Tensor)",
+    _partition_and_marginals,
+    lambda scores, lengths, *_: (scores.new_empty(lengths.shape), scores.new_empty(scores.shape)),
+    save=_save_partition,
+    backward=_differentiate_partition,
+)
+
+
+def _hessian_product(
+    scores: Tensor, lengths: Tensor, direction: Tensor, projective: bool, single_root: bool
+) -> Tensor:
+    product = torch.empty_like(scores)
+    room = kernels.inside_outside if projective else kernels.matrix_tree
+    rest = (single_root, instances(direction.to(scores.dtype), 2), instances(product, 2))
+    _run(room.hessian_product, scores, lengths, *rest, work=4 * scores.shape[-1] ** 3)
+    return product
+
+
+hessian_product = operator(
+    f"tree_hessian_product(Tensor scores, Tensor lengths, Tensor direction, {KIND}) -> Tensor",
+    _hessian_product,
+    _like_scores,
+)

@@ -1,0 +1,149 @@
+"""Dependency trees over the words of a sentence."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pullback.structures import _tree_operators as trees
+from pullback.structures._structure import LogLinear, check_lengths, check_mask
+
+
+class TopK(NamedTuple):
+    """The best structures in decreasing order of score.
+
+    vertices: (..., k, *event);  scores: (..., k), −∞ beyond `count`;  count: (...), fewer than k only if there are no more.
+    """
+
+    vertices: Tensor
+    scores: Tensor
+    count: Tensor  # type: ignore[assignment]  # shadows tuple.count
+
+
+@dataclass(frozen=True, eq=False)
+class DependencyTree(LogLinear):
+    """Trees in which every word has one head: another word, or the root.
+
+    Scores: (..., n + 1, n + 1), scores[..., head, modifier]; node 0 is the root.  Column 0 and the diagonal are never read
+    and are exactly zero in every output and gradient.
+
+    lengths: the number of words of each example, n if not given;  words beyond it are padding, and 0 words give zeros.
+    mask: (..., n + 1, n + 1), true for arcs that are allowed.
+    projective: no two arcs cross, so that every head governs a contiguous span.
+    single_root: exactly one word hangs on the root; any number if not.
+
+    With n words there are (n + 1)ⁿ⁻¹ trees, nⁿ⁻¹ with a single root.  Argmax: O(n²) by contraction, projective O(n³) by
+    Eisner's chart.  Log-partition and marginals: O(n³), by the matrix-tree theorem or the chart.
+    """
+
+    event_dims: ClassVar[int] = 2
+
+    lengths: Tensor | None = None
+    mask: Tensor | None = None
+    projective: bool = False
+    single_root: bool = False
+
+    # ---- inference
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare(scores.detach())
+        return trees.argmax(scores, lengths, self.projective, self.single_root)
+
+    def log_partition(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        if torch.is_grad_enabled() and scores.requires_grad:
+            return trees.partition_and_marginals(scores, lengths, self.projective, self.single_root)[0]
+        return trees.log_partition(scores, lengths, self.projective, self.single_root)
+
+    def marginals(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        return trees.partition_and_marginals(scores, lengths, self.projective, self.single_root)[1]
+
+    def entropy(self, scores: Tensor) -> Tensor:
+        prepared, lengths = self._prepare(scores)
+        value, marginals = trees.partition_and_marginals(prepared, lengths, self.projective, self.single_root)
+        return value - self.inner(scores, marginals)
+
+    def sample(
+        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        scores, lengths = self._prepare(scores.detach())
+        seeds = torch.randint(2**63 - 1, lengths.shape, generator=generator)
+        count = torch.Size(sample_shape).numel()
+        drawn = trees.sample(scores, lengths, seeds, count, self.projective, self.single_root)
+        return drawn.movedim(-3, 0).reshape(*sample_shape, *scores.shape)
+
+    def topk(self, scores: Tensor, k: int) -> TopK:
+        """The `k` best trees and their scores, all different; the scores are differentiable."""
+        if k < 1:
+            raise ValueError(f"DependencyTree: k is {k}; expected an integer ≥ 1.")
+        prepared, lengths = self._prepare(scores.detach())
+        vertices, count = trees.topk(prepared, lengths, k, self.projective, self.single_root)
+        missing = torch.arange(k, device=count.device) >= count.unsqueeze(-1)
+        values = (self.restrict(scores).unsqueeze(-3).masked_fill(vertices == 0, 0) * vertices).sum((-1, -2))
+        return TopK(vertices, values.masked_fill(missing, -torch.inf), count)
+
+    # ---- what a tree is
+
+    def enumerate(self, event_shape: Sequence[int]) -> Tensor:
+        size = event_shape[-1]
+        lengths = [size - 1] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
+        every = [self._enumerate_words(n, size) for n in lengths]
+        return torch.cat(every)
+
+    def _enumerate_words(self, n: int, size: int) -> Tensor:
+        heads = torch.tensor(list(itertools.product(range(n + 1), repeat=n)), dtype=torch.long).reshape(-1, n)
+        arcs = torch.zeros(len(heads), size, size)
+        arcs[:, :, 1 : n + 1] = torch.nn.functional.one_hot(heads, size).mT.to(arcs.dtype)
+        words = torch.full((len(heads),), n)
+        return arcs[trees.contains(arcs, words, self.projective, self.single_root)]
+
+    def contains(self, vertices: Tensor) -> Tensor:
+        lengths = self._lengths(vertices)
+        answer = trees.contains(vertices, lengths, self.projective, self.single_root)
+        if self.mask is not None:
+            answer = answer & ~((vertices != 0) & ~self.mask.to(vertices.device)).flatten(-2).any(-1)
+        return answer
+
+    def restrict(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        return scores.masked_fill(~trees.arcs_in_use(lengths, scores.shape[-1]), -torch.inf)
+
+    # ---- heads
+
+    @staticmethod
+    def heads(arcs: Tensor) -> Tensor:
+        """Arc matrices (..., n + 1, n + 1) as head indices (..., n): 0 for the root, −1 for a word without a head."""
+        found = arcs[..., :, 1:] != 0
+        return torch.where(found.any(-2), found.to(torch.uint8).argmax(-2), -1)
+
+    @staticmethod
+    def arcs(heads: Tensor) -> Tensor:
+        """Head indices (..., n) as arc matrices (..., n + 1, n + 1); −1 gives a word no head."""
+        size = heads.shape[-1] + 1
+        words = torch.nn.functional.one_hot(heads.clamp_min(0), size).mT * (heads >= 0).unsqueeze(-2)
+        return torch.nn.functional.pad(words.to(torch.get_default_dtype()), (1, 0))
+
+    # ---- plumbing
+
+    def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores as the kernels read them, and one length per example."""
+        scores = super().restrict(scores)
+        if scores.shape[-1] != scores.shape[-2]:
+            raise ValueError(
+                f"DependencyTree: scores have shape {tuple(scores.shape)}; expected (..., n + 1, n + 1)."
+            )
+        if self.mask is not None:
+            check_mask("DependencyTree", self.mask, scores)
+            scores = scores.masked_fill(~self.mask.to(scores.device), -torch.inf)
+        return scores, self._lengths(scores)
+
+    def _lengths(self, scores: Tensor) -> Tensor:
+        batch, n = scores.shape[:-2], scores.shape[-1] - 1
+        if self.lengths is None:
+            return torch.full(batch, n, dtype=torch.int64, device=scores.device)
+        check_lengths("DependencyTree", self.lengths, batch, n)
+        return self.lengths.to(scores.device, torch.int64).expand(batch)
