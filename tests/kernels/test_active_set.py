@@ -193,7 +193,8 @@ def test_a_warm_start_is_the_projection_onto_the_hull_of_the_pool(vertices):
 def test_a_warm_start_from_the_solution_needs_one_round(vertices):
     scores = kinds(vertices.shape[1], seed=10)
     cold = solve(scores, vertices)
-    pool = np.where(np.isnan(cold.vertices), cold.vertices[:, :1], cold.vertices)
+    pool = cold.vertices.copy()
+    pool[np.arange(pool.shape[1]) >= cold.count[:, None]] = np.nan
     warm = State(scores, capacity=cold.vertices.shape[1] + 1, tolerance=2e-10)
     warm.seed(pool)
     assert warm.run(vertices) == 1
@@ -272,3 +273,28 @@ def test_a_dependent_vertex_with_a_better_value_takes_the_place_of_another():
                 assert gap <= 1e-10
                 active = vertices[weights > 0]
                 assert np.linalg.matrix_rank(active[1:] - active[0]) == len(active) - 1
+
+
+def test_widening_completes_the_span_of_the_face(vertices):
+    """Few vertices may mix to a point inside a large face; the Jacobian needs the span of that face."""
+    random = np.random.default_rng(14)
+    scores = vertices[random.integers(0, len(vertices), (20, 2))].mean(1)
+    scores[10:] += 0.1 * random.standard_normal(scores[10:].shape)
+    state = State(scores, capacity=scores.shape[1] + 2, tolerance=1e-12)
+    state.run(vertices)
+    weights, mixed, grown = state.weights.copy(), state.count.copy(), np.zeros((2, len(scores)), bool)
+    arrays = (state.vertices, state.factor, state.weights, state.count, state.point)
+    while True:
+        direction = random.standard_normal(scores.shape)
+        active_set.leave_span(direction, state.vertices, state.factor, state.count, 0, len(scores))
+        for side, found in zip((1e-7, -1e-7), grown):
+            answer = best_vertex(scores - state.point + side * direction, vertices)
+            active_set.widen(scores, answer, np.full(len(scores), 1e-9), *arrays, found, 0, len(scores))
+        if not grown.any():
+            break
+    for b, (s, point, active, count) in enumerate(zip(scores, state.point, state.vertices, state.count)):
+        span = active[:count] - active[0]
+        np.testing.assert_allclose(np.linalg.pinv(span) @ span, face_projector(s - point, vertices, point), atol=1e-8)
+        np.testing.assert_array_equal(state.weights[b, : mixed[b]], weights[b, : mixed[b]])
+        assert (state.weights[b, mixed[b] : count] == 0).all()
+    assert (state.count > mixed).any() or len(vertices) < 6

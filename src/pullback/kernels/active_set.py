@@ -17,7 +17,8 @@ a kernel may keep vertices in whatever form suits it.  Its state is one array an
 The matrix is positive definite exactly when the active vertices are affinely independent, and they always are.  A round
 costs O(count²), a vertex that leaves as much.  References: Wolfe (1976); Niculae et al. (2018).
 
-`grow` and `seed` are the same rounds for a batch of dense vertices, whose argmax happens elsewhere.
+`grow` and `seed` are the same rounds for a batch of dense vertices, whose argmax happens elsewhere; `leave_span` and
+`widen` look for vertices that the face of μ has beyond the active ones.
 """
 
 import numpy as np
@@ -201,24 +202,35 @@ def _solve_transposed(factor, x, count):
             x[k] -= row[k] * x[i]
 
 
+@summing
+def _gap(scores, vertex, point):
+    """⟨s − μ, z − μ⟩.  A forbidden part has score −∞, and is in neither."""
+    gap = 0.0
+    for j in range(len(scores)):
+        away = vertex[j] - point[j]
+        gap += (scores[j] - point[j]) * away if away != 0.0 else 0.0
+    return gap
+
+
+@kernel
+def _place(vertex, vertices, factor, count):
+    """A dense vertex in place `count`, and its inner products where `append` expects them."""
+    _copy(vertex, vertices[count], len(vertex))
+    for i in range(count + 1):
+        factor[count, i] = _dot(vertices[i], vertex, len(vertex))
+
+
 @kernel
 def _advance(scores, vertex, tolerance, vertices, factor, weights, kept, trial, count, point):
     """One round of one instance with dense vertices: (new count, gap, status)."""
-    gap = np.inf
-    if count > 0:
-        gap = 0.0
-        for j in range(len(scores)):
-            if vertex[j] != point[j]:  # a forbidden part has score −∞, and is in neither
-                gap += (scores[j] - point[j]) * (vertex[j] - point[j])
-        if gap <= tolerance:
-            return count, gap, CONVERGED
-    _copy(vertex, vertices[count], len(scores))
+    gap = _gap(scores, vertex, point) if count > 0 else np.inf
+    if gap <= tolerance:
+        return count, gap, CONVERGED
+    _place(vertex, vertices, factor, count)
     value = factor[0, 0] * factor[-2, 0] if count > 0 else 0.0  # what the vertex in place 0 was counted as
     for j in range(len(scores)):
         if vertex[j] != vertices[0, j]:
             value += scores[j] * (np.float64(vertex[j]) - vertices[0, j])
-    for i in range(count + 1):
-        factor[count, i] = _dot(vertices[i], vertex, len(scores))
     count, useful = add(factor, weights, kept, trial, count, value, 0.5 * tolerance)
     for i in range(count):
         if kept[i] != i:
@@ -245,12 +257,11 @@ def grow(scores, vertex, tolerance, vertices, factor, weights, count, point, gap
     kept, trial = np.empty(weights.shape[1], np.int64), np.empty(weights.shape[1])
     for b in range(lo, hi):
         if status[b] == RUNNING:
-            for j in range(scores.shape[1]):
-                if vertex[b, j] != 0.0 and not np.isfinite(scores[b, j]):
+            s, z, v, f, w, m = scores[b], vertex[b], vertices[b], factor[b], weights[b], point[b]
+            for j in range(len(s)):
+                if z[j] != 0.0 and not np.isfinite(s[j]):
                     return b
-            count[b], gap[b], status[b] = _advance(
-                scores[b], vertex[b], tolerance[b], vertices[b], factor[b], weights[b], kept, trial, count[b], point[b]
-            )
+            count[b], gap[b], status[b] = _advance(s, z, tolerance[b], v, f, w, kept, trial, count[b], m)
     return -1
 
 
@@ -258,36 +269,64 @@ def grow(scores, vertex, tolerance, vertices, factor, weights, count, point, gap
 def seed(scores, pool, tolerance, vertices, factor, weights, count, point, lo, hi):
     """A warm start: the projection onto the hull of the vertices of `pool` (batch, k, d), by the same rounds.
 
-    The arrays are those of `grow`, before its first call; the capacity must be above min(k, d + 1).  Vertices of the
-    pool with a score that is not finite are passed over; an instance without any other is left with count 0.
+    The arrays are those of `grow`, before its first call; the capacity must be above min(k, d + 1).  Vertices whose
+    score is not finite are passed over (NaN marks padding); an instance without any other is left with count 0.
     """
     kept, trial = np.empty(weights.shape[1], np.int64), np.empty(weights.shape[1])
     for b in range(lo, hi):
-        count[b], status = 0, RUNNING
-        rounds = 0
-        while status == RUNNING and rounds < 10 * pool.shape[1]:
-            best, top = -1, -np.inf
-            for k in range(pool.shape[1]):
-                total = 0.0
-                for j in range(scores.shape[1]):
-                    if pool[b, k, j] != 0.0:
-                        pull = scores[b, j] - (point[b, j] if count[b] > 0 else 0.0)
-                        total += pull * pool[b, k, j]
-                if np.isfinite(total) and total > top:
-                    best, top = k, total
-            if best < 0:
-                break
-            count[b], _, status = _advance(
-                scores[b],
-                pool[b, best],
-                tolerance[b],
-                vertices[b],
-                factor[b],
-                weights[b],
-                kept,
-                trial,
-                count[b],
-                point[b],
-            )
+        s, v, f, w, m = scores[b], vertices[b], factor[b], weights[b], point[b]
+        for j in range(len(m)):
+            m[j] = 0.0
+        count[b], status, rounds = 0, RUNNING, 0
+        best = _best_of(pool[b], s, m)
+        while best >= 0 and status == RUNNING and rounds < 10 * pool.shape[1]:
+            count[b], _, status = _advance(s, pool[b, best], tolerance[b], v, f, w, kept, trial, count[b], m)
+            best = _best_of(pool[b], s, m)
             rounds += 1
+    return -1
+
+
+@kernel
+def _best_of(pool, scores, point):
+    """The vertex of the pool with the best finite ⟨s − μ, z⟩, or −1."""
+    best, top = -1, -np.inf
+    for k in range(len(pool)):
+        total = 0.0
+        for j in range(len(scores)):
+            if pool[k, j] != 0.0:
+                total += (scores[j] - point[j]) * pool[k, j]
+        if np.isfinite(total) and total > top:
+            best, top = k, total
+    return best
+
+
+@kernel
+def leave_span(direction, vertices, factor, count, lo, hi):
+    """Each direction (batch, d) without its part in the span of the active vertices, in place."""
+    inner = np.empty(factor.shape[2])
+    for b in range(lo, hi):
+        for i in range(count[b]):
+            inner[i] = _dot(vertices[b, i], direction[b], direction.shape[1])
+        tangent(factor[b], count[b], inner)
+        for i in range(count[b]):
+            for j in range(direction.shape[1]):
+                direction[b, j] -= inner[i] * vertices[b, i, j]
+    return -1
+
+
+@kernel
+def widen(scores, vertex, slack, vertices, factor, weights, count, point, grown, lo, hi):
+    """The active set with one more vertex of weight 0, where it is tied and independent; `grown` (batch,) tells where.
+
+    Tied: within `slack` (batch,) of the best for s − μ, hence on the face that μ lies on.  The other arrays are those
+    of `grow`.
+    """
+    for b in range(lo, hi):
+        grown[b] = False
+        if _gap(scores[b], vertex[b], point[b]) >= -slack[b]:
+            _place(vertex[b], vertices[b], factor[b], count[b])
+            grown[b] = append(factor[b], count[b], 0.0)
+            if grown[b]:
+                weights[b, count[b]] = 0.0
+                count[b] += 1
     return -1
