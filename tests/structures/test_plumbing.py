@@ -1,0 +1,155 @@
+"""How kernels behave as PyTorch operators: compile, vmap, threads, forks, devices, memory."""
+
+import gc
+import os
+import threading
+import tracemalloc
+
+import pytest
+import torch
+from families import LOG_LINEAR, STRUCTURES
+from torch.testing import assert_close
+
+import pullback as pb
+from pullback.structures import _bridge
+
+COMPILED = [case for case in STRUCTURES if not isinstance(case.structure, pb.Oracle)]
+every_structure = pytest.mark.parametrize("case", COMPILED, ids=repr)
+
+
+def operations(case):
+    return ["argmax", "sparsemap"] + ["log_partition", "marginals", "entropy"] * (case in LOG_LINEAR)
+
+
+@every_structure
+def test_a_compiled_model_gives_the_eager_result(case):
+    for name in operations(case):
+        torch.compiler.reset()
+        operation = getattr(case.structure, name)
+        model = lambda scores, operation=operation: (operation(2 * scores).square() + scores.sum()).sum()
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        eager_scores, compiled_scores = case.scores().requires_grad_(), case.scores().requires_grad_()
+        expected, found = model(eager_scores), compiled(compiled_scores)
+        assert_close(found, expected)
+        expected.backward(), found.backward()
+        assert_close(compiled_scores.grad, eager_scores.grad)
+
+
+@every_structure
+def test_vmap_over_the_batch_gives_the_batched_result(case):
+    facts = [getattr(case.structure, name, None) for name in ("lengths", "mask", "low", "high")]
+    if not case.batch or any(isinstance(fact, torch.Tensor) and fact.dim() > 0 for fact in facts):
+        return  # facts of the batch are not mapped over
+    for name in operations(case):
+        operation = getattr(case.structure, name)
+        assert_close(torch.func.vmap(operation)(case.scores()), operation(case.scores()))
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def large_work():
+    """A call long enough to be spread over threads."""
+    scores = torch.randn(64, 5000, generator=torch.Generator().manual_seed(0))
+    return lambda: pb.Categorical().sparsemap(scores)
+
+
+def test_the_answer_does_not_depend_on_the_number_of_threads(two_threads):
+    work = large_work()
+    both = work()
+    torch.set_num_threads(1)
+    assert torch.equal(work(), both)
+
+
+def test_several_python_threads_may_call_at_once(two_threads):
+    work = large_work()
+    expected, wrong = work(), []
+    threads = [threading.Thread(target=lambda: wrong.extend(not torch.equal(work(), expected) for _ in range(10))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert wrong == [False] * 40
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_child_works_after_its_parent_has(two_threads):
+    work = large_work()
+    expected = work()
+    child = os.fork()
+    if child == 0:
+        torch.set_num_threads(2)
+        _bridge._pool().submit(int).result()
+        os._exit(0 if torch.equal(work(), expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_backward_runs_in_autograd_threads_and_under_anomaly_detection():
+    scores = torch.randn(8, 6, requires_grad=True)
+    with torch.autograd.detect_anomaly(check_nan=True):
+        pb.Categorical().sparsemap(scores).square().sum().backward()
+    assert scores.grad.isfinite().all()
+
+
+class Sums(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return pb.Subset(2).marginals(torch.arange(5.0) + i)
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_data_loader_workers_may_use_kernels(two_threads):
+    expected = torch.stack([Sums()[i] for i in range(4)])
+    loader = torch.utils.data.DataLoader(Sums(), batch_size=4, num_workers=2, multiprocessing_context="fork")
+    (found,) = list(loader)
+    assert_close(found, expected)
+
+
+def test_inference_allocates_nothing_that_grows_with_calls():
+    scores = torch.randn(2, 6)
+    structures = (pb.Categorical(), pb.Subset(2), pb.Binary())
+
+    def once():
+        for structure in structures:
+            structure.argmax(scores), structure.sparsemap(scores), structure.marginals(scores)
+
+    with torch.inference_mode():
+        for _ in range(200):
+            once()
+        gc.collect()
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(10_000 // len(structures) // 3):
+            once()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert after - before < 50_000
+
+
+def test_an_operator_without_a_derivative_says_so():
+    scores = torch.randn(3, 5, requires_grad=True)
+    found = torch.ops.pullback.tree_hessian_product(
+        torch.randn(1, 3, 3, requires_grad=True), torch.tensor([2]), torch.randn(1, 3, 3), False, False
+    )
+    if found.requires_grad:
+        with pytest.raises(RuntimeError, match="autograd"):
+            found.sum().backward()
+    assert not pb.Categorical().argmax(scores).requires_grad
+
+
+OPERATORS = {
+    "check": (torch.ones(3, dtype=torch.bool), "message"),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_are_registered_as_pytorch_wants_them(name):
+    torch.library.opcheck(getattr(torch.ops.pullback, name).default, OPERATORS[name])
