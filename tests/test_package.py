@@ -1,5 +1,7 @@
 """What a user meets first: the import, the public names, the version and the README's example."""
 
+import doctest
+import importlib
 import inspect
 import re
 import subprocess
@@ -13,6 +15,14 @@ import pullback
 
 ROOT = Path(__file__).parents[1]
 PUBLIC = [name for name in getattr(pullback, "__all__", ()) if not name.startswith("__")]
+
+
+SOURCE = Path(pullback.__file__).parent
+WITH_EXAMPLES = [
+    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted(SOURCE.rglob("*.py"))
+    if ">>> " in path.read_text("utf-8")
+]
 
 
 def run(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -56,5 +66,12 @@ def test_the_first_example_of_the_readme_works_when_pasted(tmp_path):
     assert finished.returncode == 0, finished.stderr
 
 
+@pytest.mark.parametrize("module", WITH_EXAMPLES)
+def test_the_examples_in_docstrings_are_true(module):
+    results = doctest.testmod(importlib.import_module(module))
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
 def test_the_package_says_that_it_is_typed():
-    assert (Path(pullback.__file__).parent / "py.typed").is_file()
+    assert (SOURCE / "py.typed").is_file()
