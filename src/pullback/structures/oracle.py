@@ -1,0 +1,104 @@
+"""A structure known by its argmax alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pullback.structures._bridge import check
+from pullback.structures._projection import Projection, moving_point, project
+from pullback.structures._structure import Structure
+
+
+@dataclass(frozen=True)
+class Oracle(Structure):
+    """Whatever `best(scores)` chooses among: the caller brings the argmax, as a Python function, and nothing else.
+
+    `best` takes scores (..., *event) with `event_dims` dimensions of parts and gives the best vertex, zeros and ones in
+    the same shape; with `batched=False` it is called with one instance at a time, and with `numpy=True` it takes and
+    gives NumPy arrays.  A forbidden part has score −∞, and no vertex may use it.
+
+    SparseMAP comes by the active-set method, which asks `best` for argmax(s − μ), in double precision, until the gap is
+    at most tolerance · max(1, ‖s‖∞).  After `max_iterations` rounds it warns with `ConvergenceWarning`, or raises
+    `ConvergenceError` if `strict`.  A `best` that rounds, or is only nearly the best, needs a larger tolerance.
+
+    >>> def best_path(scores): ...
+    >>> paths = Oracle(best_path, event_dims=2, batched=False, numpy=True)  # doctest: +SKIP
+    """
+
+    best: Callable[[Any], Any]
+    event_dims: int = 1  # type: ignore[misc]  # of the class elsewhere; here of the function
+    batched: bool = True
+    numpy: bool = False
+    tolerance: float = 1e-9
+    max_iterations: int = 5000
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.best):
+            raise TypeError(f"Oracle: best is a {type(self.best).__name__}; expected a function of the scores.")
+        if self.event_dims < 1 or self.max_iterations < 1:
+            raise ValueError(
+                f"Oracle: event_dims is {self.event_dims} and max_iterations is {self.max_iterations}; "
+                "expected at least 1."
+            )
+        if not self.tolerance >= 0:
+            raise ValueError(f"Oracle: tolerance is {self.tolerance}; expected a number that is not negative.")
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        """What `best` answers: zeros and ones, shaped like `scores`."""
+        scores = self.restrict(scores).detach()
+        if scores.numel() == 0:
+            return scores.clone()
+        if self.batched:
+            return self._ask(scores)
+        rows = scores.reshape(-1, *scores.shape[scores.dim() - self.event_dims :])
+        return torch.stack([self._ask(row) for row in rows]).reshape(scores.shape)
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        """The point of the polytope nearest to `scores`: argmin ½‖μ − s‖² over the hull of all answers of `best`.
+
+        Differentiable: the Jacobian projects onto the span of the face that the point lies on.  Where a gradient
+        will be needed, two or more further calls of `best` look for vertices of that face beyond those in use.
+        """
+        scores = self.restrict(scores)
+        found = self._project(scores.detach(), spanning=torch.is_grad_enabled() and scores.requires_grad)
+        return moving_point(scores, found, self.event_dims)
+
+    def project(self, scores: Tensor, start: Tensor | None = None) -> Projection:
+        """The SparseMAP solution with the vertices it mixes, its gap, and how many rounds it took.
+
+        `start` (*batch, k, *event) holds vertices to begin with, padded with zeros: those of the solution for scores
+        nearby save most rounds.
+        """
+        return self._project(self.restrict(scores).detach(), start=start)
+
+    def restrict(self, scores: Tensor) -> Tensor:
+        scores = super().restrict(scores)
+        check(~scores.isnan().flatten(-self.event_dims).any(-1), "Oracle: scores{example} hold NaN.")
+        return scores
+
+    def _project(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Projection:
+        return project(
+            self._ask,
+            scores,
+            self.event_dims,
+            each=not self.batched,
+            start=start,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+            strict=self.strict,
+            spanning=spanning,
+        )
+
+    def _ask(self, scores: Tensor) -> Tensor:
+        answer = self.best(scores.cpu().numpy() if self.numpy else scores)
+        vertex = torch.as_tensor(answer).detach().to(scores)
+        if vertex.shape != scores.shape:
+            raise ValueError(
+                f"Oracle: best gave shape {tuple(vertex.shape)} for scores of shape {tuple(scores.shape)}; "
+                "expected the same shape."
+            )
+        return vertex
