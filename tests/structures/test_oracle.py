@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from pullback.structures._projection import ConvergenceError, ConvergenceWarning
 from pullback.structures._structure import MissingCapability
+from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.oracle import Oracle
 from reference.active_set import face_projector, permutations, project, subsets
 from reference.trees import arcs, enumerate_trees
@@ -113,6 +114,23 @@ def test_the_jacobian_is_that_of_the_face_even_where_few_vertices_mix(name):
     assert larger > 0
 
 
+def test_the_gradient_is_right_where_the_gap_vanishes_before_the_vertices_span_the_face():
+    trees = Oracle(DependencyTree().argmax, event_dims=2)
+    generator = torch.Generator().manual_seed(0)
+    scores, direction = torch.randn(2, 4, 13, 13, dtype=torch.float64, generator=generator)
+    scores = (0.1 * scores).requires_grad_()
+    (found,) = torch.autograd.grad((trees.sparsemap(scores) * direction).sum(), scores)
+    with torch.no_grad():
+        exact = Oracle(trees.best, event_dims=2, tolerance=1e-12)
+        ahead, behind = exact.sparsemap(scores + 1e-6 * direction), exact.sparsemap(scores - 1e-6 * direction)
+    assert_close(found, (ahead - behind) / 2e-6, atol=1e-5, rtol=0)
+    point = trees.project(scores)
+    vertices = point.vertices[0, : point.count[0]].flatten(1)
+    span = vertices[1:] - vertices[0]  # the vertices in use alone would not do
+    alone = torch.linalg.pinv(span) @ (span @ direction[0].flatten())
+    assert (alone - found[0].flatten()).abs().max() > 0.1
+
+
 @every_polytope
 def test_ties_and_extreme_scores_converge(name):
     scores = torch.cat(
@@ -198,7 +216,7 @@ def test_a_warm_start_saves_rounds_and_leads_to_the_same_point():
 
 def test_not_converging_warns_or_raises():
     scores = draw("trees", 3, scale=0.1)
-    with pytest.warns(ConvergenceWarning, match=r"3 of 3 examples within 4 rounds: the largest gap is"):
+    with pytest.warns(ConvergenceWarning, match=r"3 of 3 examples after 4 rounds: the largest gap is"):
         found = oracle("trees", max_iterations=4).project(scores)
     assert not found.converged.any() and (found.iterations == 4).all() and (found.gap > 1e-3).all()
     point = torch.einsum("bm,bm...->b...", found.probabilities, found.vertices)

@@ -54,17 +54,18 @@ def project(
     """The projection of `scores` onto the convex hull of what `argmax` can answer.
 
     Every round asks for argmax(s − μ) in double precision, for the whole batch, or with `each` for one instance after
-    the other.  An example has converged when its gap is at most tolerance · max(1, ‖s‖∞); those that have not after
-    `max_iterations` rounds are warned about, or raise if `strict`.  `start` (*batch, k, *event) holds vertices to begin
-    with, padded with zeros, such as those of an earlier solution.  A round costs O(count · parts + count²) besides the
-    argmax.
+    the other; besides, it costs O(count · parts + count²).  An example has converged when its gap is at most
+    tolerance · max(1, ‖s‖∞).  Those that have not after `max_iterations` rounds, or for which the argmax has no new
+    answer, are warned about, or raise if `strict`.  `start` (*batch, k, *event) holds vertices to begin with, padded
+    with zeros, such as those of an earlier solution.
 
-    The vertices in use may span less than the face that μ lies on.  With `spanning`, vertices that are tied with them
-    follow, with probability 0, until the face is spanned: its span, not theirs, is where μ moves when s does.
+    The gap is quadratic in the distance, so it vanishes before the vertices in use span the face that μ lies on.  With
+    `spanning`, vertices that are tied with them follow, with probability 0, until the face is spanned: its span, not
+    theirs, is where μ moves when s does.
     """
     found: Projection = _solve(argmax, scores, event_dims, each, start, tolerance, max_iterations, spanning)
     if not found.converged.all():
-        _complain(found, max_iterations, tolerance, strict)
+        _complain(found, tolerance, strict)
     return found
 
 
@@ -110,10 +111,11 @@ def moving_point(scores: Tensor, found: Projection, event_dims: int) -> Tensor:
     return point + step.squeeze(-1).reshape(scores.shape).to(scores.dtype)
 
 
-def _complain(found: Projection, max_iterations: int, tolerance: float, strict: bool) -> None:
+def _complain(found: Projection, tolerance: float, strict: bool) -> None:
     late = ~found.converged.flatten()
+    rounds = int(found.iterations.flatten()[late].max())
     message = (
-        f"SparseMAP did not converge for {int(late.sum())} of {late.numel()} examples within {max_iterations} rounds: "
+        f"SparseMAP did not converge for {int(late.sum())} of {late.numel()} examples after {rounds} rounds: "
         f"the largest gap is {float(found.gap.flatten()[late].max()):.1e}, "
         f"expected at most {tolerance:.1e} relative to max(1, ‖scores‖∞)."
     )

@@ -24,8 +24,11 @@ class Oracle(Structure):
     at most tolerance · max(1, ‖s‖∞).  After `max_iterations` rounds it warns with `ConvergenceWarning`, or raises
     `ConvergenceError` if `strict`.  A `best` that rounds, or is only nearly the best, needs a larger tolerance.
 
-    >>> def best_path(scores): ...
-    >>> paths = Oracle(best_path, event_dims=2, batched=False, numpy=True)  # doctest: +SKIP
+    >>> import torch
+    >>> def best_two(scores):
+    ...     return torch.zeros_like(scores).scatter(-1, scores.topk(2).indices, 1.0)
+    >>> Oracle(best_two).sparsemap(torch.tensor([0.5, 0.2, 0.0, -9.0]))
+    tensor([0.9333, 0.6333, 0.4333, 0.0000])
     """
 
     best: Callable[[Any], Any]
