@@ -154,7 +154,7 @@ def test_backward_of_the_projection_is_its_derivative(dtype):
     g = rng.normal(size=(6, n)).astype(dtype)
     point, out = filled(6, n, dtype=dtype), filled(6, n, dtype=dtype)
     project(scores, low, high, point, 0, 6)
-    assert project_backward(scores.astype(dtype), point, low, high, g, out, 0, 6) == -1
+    assert project_backward(scores.astype(dtype), low, high, point, g, out, 0, 6) == -1
     after, before = filled(6, n), filled(6, n)
     project(scores + step * g, low, high, after, 0, 6)
     project(scores - step * g, low, high, before, 0, 6)
@@ -171,7 +171,7 @@ def test_backward_knows_a_met_count_from_a_slack_one_among_many_items(dtype):
     low, high = np.array([0, 0]), np.array([1000, n])
     project(scores, low, high, point, 0, 2)
     assert (point[0] * (1 - point[0]) > 0).sum() > 1000
-    project_backward(scores, point, low, high, np.ones_like(point), out, 0, 2)
+    project_backward(scores, low, high, point, np.ones_like(point), out, 0, 2)
     assert_allclose(out[0], 0.0, atol=1e-6)
     assert_array_equal(out[1], (point[1] > 0) & (point[1] < 1))
 

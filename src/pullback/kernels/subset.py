@@ -5,45 +5,8 @@ The best by selection; the nearest, μ = clip(s − τ, 0, 1), by a search for t
 
 import numpy as np
 
+from pullback.kernels._selection import list_allowed, select_largest
 from pullback.kernels._vector import fmax, kernel, summing
-
-
-@kernel
-def list_allowed(scores, item, score):
-    """Lists the items that are not forbidden, with their scores; returns how many, −1 if a score is NaN or +∞."""
-    m = 0
-    for i in range(len(scores)):
-        if not scores[i] < np.inf:
-            return -1
-        if scores[i] > -np.inf:
-            item[m], score[m] = i, scores[i]
-            m += 1
-    return m
-
-
-@kernel
-def select_largest(values, k):
-    """The k-th largest value, k ≥ 1, by Hoare's selection in linear time; reorders the values."""
-    left, right = 0, len(values) - 1
-    while left < right:
-        a, b, c = values[left], values[(left + right) // 2], values[right]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = left, right
-        while i <= j:
-            while values[i] > pivot:
-                i += 1
-            while values[j] < pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i, j = i + 1, j - 1
-        if k - 1 <= j:
-            right = j
-        elif k - 1 >= i:
-            left = i
-        else:
-            break  # between j and i everything equals the pivot
-    return values[k - 1]
 
 
 @kernel
@@ -173,7 +136,7 @@ def project(scores, low, high, point, lo, hi):
 
 
 @kernel
-def _project_backward(scores, point, low, high, g, out):
+def _project_backward(scores, low, high, point, g, out):
     """Writes the projection of g on the face that holds the point in its interior."""
     gradient, inside = 0.0, 0
     for i in range(len(point)):
@@ -188,11 +151,11 @@ def _project_backward(scores, point, low, high, g, out):
 
 
 @kernel
-def project_backward(scores, point, low, high, g, out, lo, hi):
+def project_backward(scores, low, high, point, g, out, lo, hi):
     """The Jacobian of `project` times g: g where 0 < μ < 1, less its mean there if a count is met; 0 elsewhere.
 
     scores, point, g, out: (batch, n); low, high: (batch,).  O(n).
     """
     for b in range(lo, hi):
-        _project_backward(scores[b], point[b], low[b], high[b], g[b], out[b])
+        _project_backward(scores[b], low[b], high[b], point[b], g[b], out[b])
     return -1

@@ -12,8 +12,8 @@ subtracted.  Where fewer items can be left out than taken, the program counts th
 
 import numpy as np
 
+from pullback.kernels._selection import list_allowed, select_largest
 from pullback.kernels._vector import exp, kernel, summing
-from pullback.kernels.subset import list_allowed, select_largest
 
 _TINY = 1e-150  # products of two numbers above it are normal, and a probability below it never matters
 

@@ -1,0 +1,72 @@
+"""Independent bits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from pullback.structures._bridge import check
+from pullback.structures._items import are_subsets, list_subsets, mix_subsets
+from pullback.structures._structure import LogLinear, Support, restrict_items
+
+
+@dataclass(frozen=True, eq=False)
+class Binary(LogLinear):
+    """Independent bits: any subset of the items.
+
+    Scores: (..., n); the polytope is the unit cube, and every operation goes bit by bit: marginals σ(s), log-partition
+    Σ log(1 + eˢ), sparsemap clip(s, 0, 1).
+
+    lengths: the number of items of each example, n if not given;  bits beyond it are padding, always zero.
+    mask: (..., n), true for bits that may be one.
+    """
+
+    lengths: Tensor | None = None
+    mask: Tensor | None = None
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        """One where the score is positive."""
+        scores = self.restrict(scores.detach())
+        return (scores > 0).to(scores.dtype)
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        """clip(s, 0, 1), the nearest point of the unit cube."""
+        return self.restrict(scores).clamp(0, 1)
+
+    def support(self, scores: Tensor) -> Support:
+        return mix_subsets(self.sparsemap(scores))
+
+    def log_partition(self, scores: Tensor) -> Tensor:
+        """Σ log(1 + eˢ)."""
+        return -logsigmoid(-self.restrict(scores)).sum(-1)
+
+    def marginals(self, scores: Tensor) -> Tensor:
+        """σ(s)."""
+        return self.restrict(scores).sigmoid()
+
+    def maximum_entropy(self, point: Tensor) -> Tensor:
+        """−Σ μ log μ + (1 − μ) log(1 − μ): the bits of largest entropy are independent."""
+        inside = ((point >= 0) & (point <= 1)).all(-1) & are_subsets("Binary", point.ceil(), self.lengths, self.mask)
+        check(inside, "Binary: the target of example {example} lies outside the polytope.")
+        return -(torch.xlogy(point, point) + torch.xlogy(1 - point, 1 - point)).sum(-1)
+
+    def sample(
+        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        p = self.marginals(scores.detach())
+        device = torch.device("cpu") if generator is None else generator.device
+        uniforms = torch.rand(*sample_shape, *p.shape, generator=generator, dtype=torch.float64, device=device)
+        return (uniforms.to(p.device) < p).to(p.dtype)
+
+    def enumerate(self, event_shape: Sequence[int]) -> Tensor:
+        return list_subsets("Binary", event_shape[-1], range(event_shape[-1] + 1))
+
+    def contains(self, vertices: Tensor) -> Tensor:
+        return are_subsets("Binary", vertices, self.lengths, self.mask)
+
+    def restrict(self, scores: Tensor) -> Tensor:
+        scores = restrict_items("Binary", super().restrict(scores), self.lengths, self.mask)
+        check((scores < torch.inf).all(-1), "Binary: the scores of example {example} contain NaN or +inf.")
+        return scores

@@ -1,0 +1,146 @@
+"""Subsets of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+
+import torch
+from torch import Tensor
+
+from pullback.structures import _subset_operators as subsets
+from pullback.structures._bridge import check
+from pullback.structures._items import are_subsets, list_subsets, mix_subsets
+from pullback.structures._structure import LogLinear, Support, restrict_items
+
+
+@dataclass(frozen=True, eq=False)
+class Subset(LogLinear):
+    """Exactly `k` of the items; `Subset.at_most(k)` and `Subset.between(low, high)` bound the number instead.
+
+    Scores: (..., n); the polytope is the part of the unit cube with low ≤ Σμ ≤ high.
+
+    k: how many items; an integer, or a tensor of integers with one for each example.
+    low: the least number of items, where it differs from `k`, the largest.
+    lengths: the number of items of each example, n if not given;  items beyond it are padding, never chosen.
+    mask: (..., n), true for items that may be chosen.
+
+    Argmax by selection and sparsemap by a search for one multiplier, both O(n).  Log-partition and marginals by dynamic
+    programming in O(n · min(high, n − low)), exact at any scale of the scores.
+    """
+
+    k: int | Tensor
+    _: KW_ONLY
+    low: int | Tensor | None = None
+    lengths: Tensor | None = None
+    mask: Tensor | None = None
+
+    @classmethod
+    def at_most(cls, k: int | Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None) -> Subset:
+        """Any number of items up to `k`."""
+        return cls(k, low=0, lengths=lengths, mask=mask)
+
+    @classmethod
+    def between(
+        cls, low: int | Tensor, high: int | Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> Subset:
+        """At least `low` and at most `high` items; `high` may be more than there are."""
+        return cls(high, low=low, lengths=lengths, mask=mask)
+
+    def __post_init__(self) -> None:
+        for count in (self.k, self.low):
+            dtype = count.dtype if isinstance(count, Tensor) else type(count)
+            if dtype not in (int, type(None), torch.int64, torch.int32, torch.int16, torch.uint8):
+                raise TypeError(f"Subset: a count has the type {dtype}; expected integers.")
+        low, high = self._least(), self.k
+        if isinstance(low, int) and isinstance(high, int):
+            if not 0 <= low <= high:
+                raise ValueError(f"Subset: the counts are {low} and {high}; expected 0 ≤ low ≤ high.")
+        else:
+            ordered = torch.as_tensor(low >= 0) & torch.as_tensor(low <= high)
+            check(ordered, "Subset: the counts of example {example} are not in order; expected 0 ≤ low ≤ high.")
+
+    @property
+    def high(self) -> int | Tensor:
+        """The largest number of items."""
+        return self.k
+
+    # ---- inference
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        """The best items: as many as must be, then further ones while their score is positive, up to `k`."""
+        return subsets.argmax(*self._prepare(scores.detach()))
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        """clip(s − τ, 0, 1), with τ = 0 unless that violates a count."""
+        return subsets.project(*self._prepare(scores))
+
+    def support(self, scores: Tensor) -> Support:
+        scores, low, high = self._prepare(scores)
+        point = subsets.project(scores.double(), low, high)  # its sum has to be an integer where a count is met
+        found = mix_subsets(point)
+        return Support(found.vertices.to(scores.dtype), found.probabilities.to(scores.dtype), found.count)
+
+    def log_partition(self, scores: Tensor) -> Tensor:
+        return subsets.partition_and_marginals(*self._prepare(scores))[0]
+
+    def marginals(self, scores: Tensor) -> Tensor:
+        return subsets.partition_and_marginals(*self._prepare(scores))[1]
+
+    def entropy(self, scores: Tensor) -> Tensor:
+        value, marginals = subsets.partition_and_marginals(*self._prepare(scores))
+        return value - self.inner(scores, marginals)
+
+    def sample(
+        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        scores, low, high = self._prepare(scores.detach())
+        shape = (*scores.shape[:-1], torch.Size(sample_shape).numel(), scores.shape[-1])
+        device = torch.device("cpu") if generator is None else generator.device
+        uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
+        drawn = subsets.sample(scores, low, high, uniforms.to(scores.device))
+        return drawn.movedim(-2, 0).reshape(*sample_shape, *scores.shape)
+
+    # ---- what a subset is
+
+    def enumerate(self, event_shape: Sequence[int]) -> Tensor:
+        n = event_shape[-1]
+        low, high = torch.as_tensor(self._least()), torch.as_tensor(self.k)
+        sizes = [size for size in range(n + 1) if ((low <= size) & (size <= high)).any()]
+        return list_subsets("Subset", n, sizes)
+
+    def contains(self, vertices: Tensor) -> Tensor:
+        low, high = (self._per_example(count, vertices) for count in (self._least(), self.k))
+        size = vertices.sum(-1)
+        return are_subsets("Subset", vertices, self.lengths, self.mask) & (low <= size) & (size <= high)
+
+    def restrict(self, scores: Tensor) -> Tensor:
+        scores = restrict_items("Subset", super().restrict(scores), self.lengths, self.mask)
+        if isinstance(self.k, Tensor) or self.k == 0:  # where nothing may be chosen, nothing is read
+            nothing = self._per_example(self.k, scores) == 0
+            scores = scores.masked_fill(nothing.unsqueeze(-1), -torch.inf)
+        return scores
+
+    # ---- plumbing
+
+    def _least(self) -> int | Tensor:
+        return self.k if self.low is None else self.low
+
+    def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores as the kernels read them, and two counts for each example."""
+        scores = self.restrict(scores)
+        least, n = self._least(), scores.shape[-1]
+        if isinstance(least, int) and least > n:
+            raise ValueError(f"Subset: the count is {least}; expected at most the number of items, {n}.")
+        return scores, self._per_example(least, scores), self._per_example(self.k, scores)
+
+    def _per_example(self, count: int | Tensor, scores: Tensor) -> Tensor:
+        batch = scores.shape[:-1]
+        if not isinstance(count, Tensor):
+            return torch.full(batch, count, dtype=torch.int64, device=scores.device)
+        try:
+            return count.to(scores.device, torch.int64).expand(batch)
+        except RuntimeError as error:
+            raise ValueError(
+                f"Subset: k has shape {tuple(count.shape)}; expected the batch shape {tuple(batch)}."
+            ) from error
