@@ -61,18 +61,19 @@ def _value(figure: Figure) -> str:
 
 
 def _target(figure: Figure) -> str:
-    bounds = []
-    if figure.at_least is not None:
-        bounds.append(f"≥ {_with_unit(figure.at_least, figure.unit.split()[0])}")
-    if figure.at_most is not None:
-        bounds.append(f"≤ {_with_unit(figure.at_most, figure.unit.split()[0])}")
-    return ", ".join(bounds)
+    unit = "×" if figure.unit.startswith("×") else figure.unit if _is_time(figure.unit) else ""
+    bounds = {"≥": figure.at_least, "≤": figure.at_most}
+    return ", ".join(f"{sign} {_with_unit(bound, unit)}" for sign, bound in bounds.items() if bound is not None)
+
+
+def _is_time(unit: str) -> bool:
+    return unit == "s" or unit.startswith("s/")
 
 
 def _with_unit(value: float, unit: str) -> str:
-    if unit == "s" or unit.startswith("s/"):
+    if _is_time(unit):
         return _seconds(value) + unit[1:]
-    return f"{value:.3g}{'' if unit.startswith('×') else ' '}{unit}"
+    return f"{value:.3g}{unit}" if unit.startswith("×") else f"{value:.3g} {unit}".strip()
 
 
 def _seconds(value: float | None) -> str:
@@ -84,9 +85,9 @@ def _seconds(value: float | None) -> str:
     return f"{value * 1e9:.3g} ns"
 
 
-def save(figures: Iterable[Figure], folder: Path = RESULTS) -> Path:
+def save(figures: Iterable[Figure]) -> Path:
     """Write the figures with the versions and the machine they belong to; returns the file."""
-    folder.mkdir(parents=True, exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     now = datetime.now(timezone.utc)
     record = {
         "time": now.isoformat(timespec="seconds"),
@@ -95,7 +96,7 @@ def save(figures: Iterable[Figure], folder: Path = RESULTS) -> Path:
         "versions": {name: version for name in _VERSIONS if (version := _version(name))},
         "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
     }
-    path = folder / f"{now:%Y-%m-%d-%H%M%S}.json"
+    path = RESULTS / f"{now:%Y-%m-%d-%H%M%S}.json"
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 
