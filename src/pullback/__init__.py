@@ -39,6 +39,68 @@ from pullback.regularizers.fenchel_young import FenchelYoungLoss
 from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.tsallis import Tsallis
 from pullback.regularizers.unregularized import Unregularized
+from pullback.structures._projection import ConvergenceError, ConvergenceWarning, Projection
 from pullback.structures._structure import LogLinear, MissingCapability, Simplex, Structure, Support
+from pullback.structures.binary import Binary
+from pullback.structures.categorical import Categorical
+from pullback.structures.dependency_tree import DependencyTree
+from pullback.structures.oracle import Oracle
+from pullback.structures.subset import Subset
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "CATALOG",
+    "Baseline",
+    "Binary",
+    "Categorical",
+    "ConvergenceError",
+    "ConvergenceWarning",
+    "Counted",
+    "DependencyTree",
+    "Descent",
+    "Entropy",
+    "Estimator",
+    "Exhaustive",
+    "FenchelYoungLoss",
+    "LatentStructureModel",
+    "LeaveOneOut",
+    "LogLinear",
+    "MinimumRisk",
+    "Mirror",
+    "MissingCapability",
+    "NoBaseline",
+    "Oracle",
+    "Projected",
+    "Projection",
+    "Pullback",
+    "Regularizer",
+    "Relaxation",
+    "RunningAverage",
+    "ScoreFunction",
+    "SelfCritical",
+    "Simplex",
+    "SparseMarginalization",
+    "SquaredNorm",
+    "Structure",
+    "Subset",
+    "Support",
+    "Surrogate",
+    "Tsallis",
+    "Unconstrained",
+    "Unregularized",
+    "best_vertex",
+    "entmax",
+    "get_estimator",
+    "minimum_risk",
+    "reinforce",
+    "sparse_marginalization",
+    "sparsemap",
+    "spigot",
+    "spigot_ce",
+    "spigot_eg",
+    "ste",
+    "ste_marginals",
+    "ste_sparsemap",
+    "structured_attention",
+]

@@ -15,7 +15,7 @@ from pullback.structures._structure import LogLinear, check_lengths, check_mask
 class TopK(NamedTuple):
     """The best structures in decreasing order of score.
 
-    vertices: (..., k, *event);  scores: (..., k), −∞ beyond `count`;  count: (...), fewer than k only if there are no more.
+    vertices: (..., k, *event);  scores: (..., k), −∞ beyond `count`;  count: (...), below k only if there are no more.
     """
 
     vertices: Tensor
@@ -27,8 +27,8 @@ class TopK(NamedTuple):
 class DependencyTree(LogLinear):
     """Trees in which every word has one head: another word, or the root.
 
-    Scores: (..., n + 1, n + 1), scores[..., head, modifier]; node 0 is the root.  Column 0 and the diagonal are never read
-    and are exactly zero in every output and gradient.
+    Scores: (..., n + 1, n + 1), scores[..., head, modifier]; node 0 is the root.  Column 0 and the diagonal are
+    never read and are exactly zero in every output and gradient.
 
     lengths: the number of words of each example, n if not given;  words beyond it are padding, and 0 words give zeros.
     mask: (..., n + 1, n + 1), true for arcs that are allowed.

@@ -1,0 +1,106 @@
+"""One choice out of n."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pullback.structures import _simplex_operators as simplex
+from pullback.structures._bridge import check
+from pullback.structures._items import are_subsets
+from pullback.structures._structure import Simplex, Support, restrict_items
+
+_REFUSED = "Categorical: the scores of example {example} contain NaN or +inf, or all are -inf; expected a finite score."
+
+
+@dataclass(frozen=True, eq=False)
+class Categorical(Simplex):
+    """One of n categories.
+
+    Scores: (..., n); the polytope is the simplex, marginals are the softmax and sparsemap is the sparsemax.
+
+    lengths: the number of categories of each example, n if not given;  categories beyond it are padding.
+    mask: (..., n), true for categories that may be chosen.
+    """
+
+    lengths: Tensor | None = None
+    mask: Tensor | None = None
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        best = self.restrict(scores.detach()).max(-1, keepdim=True)
+        check(best.values.isfinite().squeeze(-1), _REFUSED)
+        return torch.zeros_like(scores, dtype=best.values.dtype).scatter(-1, best.indices, 1.0)
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        """Sparsemax: the nearest point of the simplex.  O(n).  Reference: Martins and Astudillo (2016)."""
+        return simplex.sparsemax(self.restrict(scores))  # type: ignore[no-any-return]
+
+    def entmax(self, scores: Tensor, alpha: float | Tensor) -> Tensor:
+        """α-entmax, α ≥ 1: softmax at 1, sparsemax at 2, sparse for any α > 1.  Reference: Peters et al. (2019).
+
+        alpha: a number, or a tensor that broadcasts to the batch and may require grad.  The numbers 1, 1.5 and 2 are
+        computed directly; others by a bracketed root finder.
+        """
+        if not isinstance(alpha, Tensor):
+            direct = {1.0: self.marginals, 1.5: self._entmax15, 2.0: self.sparsemap}.get(float(alpha))
+            if direct is not None:
+                return direct(scores)
+        scores = self.restrict(scores)
+        orders = torch.as_tensor(alpha, dtype=torch.float64, device=scores.device).expand(scores.shape[:-1])
+        check(orders.detach() >= 1, "Categorical: alpha{example} is below 1 or NaN; expected numbers ≥ 1.")
+        return simplex.entmax(scores, orders)  # type: ignore[no-any-return]
+
+    def _entmax15(self, scores: Tensor) -> Tensor:
+        return simplex.entmax15(self.restrict(scores))  # type: ignore[no-any-return]
+
+    def support(self, scores: Tensor) -> Support:
+        point = self.sparsemap(scores)
+        count = (point > 0).sum(-1)
+        best = point.detach().topk(int(count.max()) if count.numel() else 0, -1)
+        vertices = torch.nn.functional.one_hot(best.indices, point.shape[-1]).to(point.dtype)
+        return Support(vertices * (best.values > 0).unsqueeze(-1), point.gather(-1, best.indices), count)
+
+    def log_partition(self, scores: Tensor) -> Tensor:
+        """log Σ eˢ."""
+        value = self.restrict(scores).logsumexp(-1)
+        check(value.detach().isfinite(), _REFUSED)
+        return value
+
+    def marginals(self, scores: Tensor) -> Tensor:
+        """Softmax."""
+        p = self.restrict(scores).softmax(-1)
+        check(~p.detach()[..., 0].isnan(), _REFUSED)
+        return p
+
+    def entropy(self, scores: Tensor) -> Tensor:
+        """−Σ p log p."""
+        scores = self.restrict(scores)
+        log_p = scores.log_softmax(-1).masked_fill(scores == -torch.inf, 0)
+        return -(self.marginals(scores) * log_p).sum(-1)
+
+    def maximum_entropy(self, point: Tensor) -> Tensor:
+        """−Σ p log p: a point of the simplex is the mean of one distribution only."""
+        one = (point.detach().sum(-1) - 1).abs() < 1e-4
+        inside = one & (point >= 0).all(-1) & are_subsets("Categorical", point.detach().ceil(), self.lengths, self.mask)
+        check(inside, "Categorical: the target of example {example} lies outside the polytope.")
+        return -torch.xlogy(point, point).sum(-1)
+
+    def sample(
+        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        scores = self.restrict(scores.detach())
+        device = torch.device("cpu") if generator is None else generator.device
+        uniforms = torch.rand(*sample_shape, *scores.shape, generator=generator, dtype=torch.float64, device=device)
+        # The argmax of scores under Gumbel noise is a sample; a score of −∞ stays −∞.
+        noisy = scores.double() - (-uniforms.to(scores.device).log()).log()
+        return self.argmax(noisy).to(scores.dtype)
+
+    def enumerate(self, event_shape: Sequence[int]) -> Tensor:
+        return torch.eye(event_shape[-1])
+
+    def contains(self, vertices: Tensor) -> Tensor:
+        return are_subsets("Categorical", vertices, self.lengths, self.mask) & (vertices.sum(-1) == 1)
+
+    def restrict(self, scores: Tensor) -> Tensor:
+        return restrict_items("Categorical", super().restrict(scores), self.lengths, self.mask)
