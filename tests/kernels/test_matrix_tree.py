@@ -106,3 +106,36 @@ def test_equal_scores_give_the_number_of_trees(single_root):
         np.testing.assert_allclose(value, 3 * n + count, rtol=1e-13)
         np.testing.assert_allclose(marginals.sum(0)[1:], 1.0, rtol=1e-12)
         np.testing.assert_allclose(marginals[0, 1:], marginals[0, 1], rtol=1e-10)
+
+
+def differentiate(scores, single_root, g):
+    out = np.full((1, *scores.shape), np.nan)
+    bad = matrix_tree.hessian_product(scores[None], np.array([len(scores) - 1]), single_root, g[None], out, 0, 1)
+    return None if bad == 0 else out[0]
+
+
+@ROOTS
+@SCALES
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_the_hessian_is_the_covariance_of_the_arcs(n, single_root, scale):
+    random = np.random.default_rng(n)
+    for density in (1.0, 1.0, 0.5, 0.5, 0.35, 0.35):
+        scores = random_scores(random, n, scale, density)
+        g = random_scores(random, n, 1.0)
+        _, matrices, values, probabilities = distribution(scores, False, single_root)
+        found = differentiate(scores, single_root, g)
+        if values.max() == -np.inf:
+            assert found is None
+            continue
+        along = np.where(matrices > 0, g, 0.0).sum((1, 2))
+        centered = probabilities * (along - probabilities @ along)
+        np.testing.assert_allclose(found, np.einsum("t,thm->hm", centered, matrices), atol=1e-13 * max(scale, 10))
+
+
+@ROOTS
+@pytest.mark.parametrize("scale", [1.0, 10.0, 300.0])
+def test_the_hessian_is_the_slope_of_the_marginals_in_long_sentences(single_root, scale):
+    random = np.random.default_rng(0)
+    scores, g = random_scores(random, 30, scale), random_scores(random, 30, 1.0)
+    ahead, behind = (solve(scores + step * np.nan_to_num(g), single_root)[1] for step in (1e-5, -1e-5))
+    np.testing.assert_allclose(differentiate(scores, single_root, g), (ahead - behind) / 2e-5, atol=3e-8)

@@ -21,172 +21,193 @@ Stuck a second time, or without `single_root`, means that there is no tree.
 
 **Range.**  Weights below 1e-307 are rounded to zero, and so is any term of the sums.  Column sums stay at most one
 through the elimination, so each rounding takes at most 1e-307 from Z: as long as Z is above n³ 1e-291 nothing is lost.
-Otherwise the sweeps are repeated on logarithms (`matrix_tree_log`).
+Otherwise the instance is done again on logarithms (`matrix_tree_log`).
+
+**Layout.**  `LANES` instances go through the sweeps together, the last axis of every array; shorter sentences are
+filled up with words that have no other head than word 1, and change nothing.
 """
 
 import numpy as np
 
 from pullback.kernels import matrix_tree_log
-from pullback.kernels._vector import exp, fmax, kernel, summing
+from pullback.kernels._lanes import LANES, ROWS
+from pullback.kernels._vector import exp, fmax, kernel
+from pullback.kernels.elimination import adjoint, copy, dual_adjoint, dual_eliminate, eliminate
 
-
-@summing
-def _row_dots(a, rows, start, stop, y, out):
-    """out[i] += ⟨a[i, start:stop], y[start:stop]⟩ for i < rows, four rows for one pass over y."""
-    y = y[start:stop]
-    i = 0
-    while i + 4 <= rows:
-        a0, a1, a2, a3 = a[i, start:stop], a[i + 1, start:stop], a[i + 2, start:stop], a[i + 3, start:stop]
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for j in range(y.shape[0]):
-            s0 += a0[j] * y[j]
-            s1 += a1[j] * y[j]
-            s2 += a2[j] * y[j]
-            s3 += a3[j] * y[j]
-        out[i] += s0
-        out[i + 1] += s1
-        out[i + 2] += s2
-        out[i + 3] += s3
-        i += 4
-    while i < rows:
-        a0 = a[i, start:stop]
-        s0 = 0.0
-        for j in range(y.shape[0]):
-            s0 += a0[j] * y[j]
-        out[i] += s0
-        i += 1
+_LOWEST = -np.finfo(np.float64).max
 
 
 @kernel
 def _maximum(row, shift):
     for i in range(row.shape[0]):
-        shift[i] = fmax(np.float64(row[i]), shift[i])
+        shift[i] = fmax(row[i], shift[i])
 
 
 @kernel
-def _exponentials(row, shift, w, sums):
+def _exponentials(row, shift):
     for i in range(row.shape[0]):
-        w[i] = exp(np.float64(row[i]) - shift[i])
-        sums[i] += w[i]
+        row[i] = exp(row[i] - shift[i])
 
 
 @kernel
-def weights(scores, n, w, shift, sums):
-    """Writes exp(scores) scaled to columns that sum to one, zero on the diagonal and in column 0.
+def _accumulate(row, total):
+    for i in range(row.shape[0]):
+        total[i] += row[i]
 
-    Returns the logarithm of the scale, Σ_m log Σ_h exp(score[h, m]): −∞ if a word has no head, NaN for a NaN or +∞.
+
+@kernel
+def _scale(row, factor):
+    for i in range(row.shape[0]):
+        row[i] *= factor[i]
+
+
+@kernel
+def _pack(source, n, size, lane, target):
+    """Writes the arcs among n words into a lane; False if one is NaN or +∞.
+
+    The others get −∞, except that the words n + 1 … size hang from word 1 with a score of zero, and word 1 from the root.
     """
-    shift[:] = -np.inf
-    sums[:] = 0.0
-    for h in range(n + 1):
-        _maximum(scores[h, 1:h], shift[1:h])
-        _maximum(scores[h, h + 1 : n + 1], shift[h + 1 : n + 1])
+    valid = True
+    for h in range(size + 1):
+        row = target[h]
+        for m in range(size + 1):
+            row[m, lane] = -np.inf
+        if h <= n:
+            for m in range(1, n + 1):
+                if m != h:
+                    x = np.float64(source[h, m])
+                    valid &= x < np.inf
+                    row[m, lane] = x
+    for m in range(n + 1, size + 1):
+        target[min(m - 1, 1), m, lane] = 0.0
+    return valid
+
+
+@kernel
+def exchanged(word, last):
+    return last if word == 1 else 1 if word == last else word
+
+
+@kernel
+def _exchange(x, size, k, lane):
+    """Makes word 1 and word k change places."""
+    for i in range(size + 1):
+        x[1, i, lane], x[k, i, lane] = x[k, i, lane], x[1, i, lane]
+    for i in range(size + 1):
+        x[i, 1, lane], x[i, k, lane] = x[i, k, lane], x[i, 1, lane]
+
+
+@kernel
+def _normalize(w, size, scale):
+    """Turns scores into weights whose columns sum to one; scale is what that takes from the log-partition."""
+    width = (size + 1) * LANES
+    rows = w.reshape(w.shape[0], w.shape[1] * LANES)
+    shift, sums = np.full(width, _LOWEST), np.zeros(width)
+    for h in range(size + 1):
+        _maximum(rows[h, :width], shift)
+    for h in range(size + 1):
+        _exponentials(rows[h, :width], shift)
+        _accumulate(rows[h, :width], sums)
+    for lane in range(LANES):
+        scale[lane], product = 0.0, 1.0
+        for i in range(LANES + lane, width, LANES):
+            scale[lane] += shift[i]
+            product *= sums[i]
+            if product > 1e250:
+                scale[lane] += np.log(product)
+                product = 1.0
+        scale[lane] += np.log(product)
+    for i in range(width):
+        sums[i] = 1.0 / sums[i] if sums[i] > 0.0 else 0.0
+    for h in range(size + 1):
+        _scale(rows[h, :width], sums)
+
+
+@kernel
+def _workspace(size):
+    """Weights, elimination, adjoint; a column; and per lane: Z, the scale, the exchanged word, where it was stuck."""
+    shape = (size + ROWS, size, LANES)
+    lanes = np.zeros((2, LANES))
+    return (
+        np.empty(shape),
+        np.empty(shape),
+        np.empty(shape),
+        np.empty((size + ROWS, LANES)),
+        lanes[0],
+        lanes[1],
+        np.empty(LANES, np.int64),
+        np.empty(LANES, np.int64),
+    )
+
+
+@kernel
+def _factorize(scores, lengths, single_root, first, stop, work):
+    """Weights and elimination of the instances first … stop − 1; returns the longest length.
+
+    Z is NaN where a score is, and zero where it is too small to be trusted.
+    """
+    w, x, _, c, z, scale, last, stuck = work
+    size = lengths[first:stop].max()
+    last[:] = 1
+    valid = np.ones(LANES, np.bool_)
+    for lane in range(LANES):
+        b = min(first + lane, stop - 1)  # the last instance fills the lanes that are left
+        valid[lane] = _pack(scores[b], lengths[b], size, lane, w)
+    _normalize(w, size, scale)
+    for h in range(size + 1):
+        copy(w[h], size + 1, x[h])
+    eliminate(x, size, single_root, z, stuck, c)
+    if single_root and stuck.max() > 1:
+        for lane in range(LANES):
+            if stuck[lane] > 1:
+                last[lane] = stuck[lane]
+                _exchange(w, size, last[lane], lane)
+        for h in range(size + 1):
+            copy(w[h], size + 1, x[h])
+        eliminate(x, size, single_root, z, stuck, c)
+    for lane in range(LANES):
+        if not valid[lane]:
+            z[lane] = np.nan
+        elif not size**3 * 1e-291 < z[lane] < 2.0:
+            z[lane] = 0.0
+    return size
+
+
+@kernel
+def _unpack_marginals(w, a, n, size, last, lane, out):
+    """Writes w a; whether it is a mean of trees, n in sum (an overflow of `a` shows here)."""
+    if last > 1:
+        _exchange(w, size, last, lane)
+        _exchange(a, size, last, lane)
     total = 0.0
-    for m in range(1, n + 1):
-        total += shift[m]
-    if total == -np.inf:
-        return total
-    for h in range(n + 1):
-        w[h, 0] = w[h, h] = 0.0
-        _exponentials(scores[h, 1:h], shift[1:h], w[h, 1:h], sums[1:h])
-        _exponentials(scores[h, h + 1 : n + 1], shift[h + 1 : n + 1], w[h, h + 1 : n + 1], sums[h + 1 : n + 1])
-    for m in range(1, n + 1):
-        total += np.log(sums[m])
-        sums[m] = 1.0 / sums[m]
     for h in range(n + 1):
         for m in range(1, n + 1):
-            w[h, m] *= sums[m]
-    return total
+            x = w[h, m, lane] * a[h, m, lane]
+            out[h, m] = x
+            total += x
+    return abs(total - n) <= 1e-6 * n
 
 
 @kernel
-def _exchange(w, n, k):
-    """Renames word 1 to k and k to 1."""
-    for i in range(n + 1):
-        w[1, i], w[k, i] = w[k, i], w[1, i]
-    for i in range(n + 1):
-        w[i, 1], w[i, k] = w[i, k], w[i, 1]
+def _pack_derivative(w, g, n, size, last, lane, dw):
+    """Writes the derivative of the weights along g, w g, into a lane."""
+    for h in range(size + 1):
+        for m in range(size + 1):
+            inside = h <= n and 1 <= m <= n and h != m and w[h, m, lane] > 0.0
+            dw[h, m, lane] = w[h, m, lane] * g[exchanged(h, last), exchanged(m, last)] if inside else 0.0
 
 
 @kernel
-def eliminate(w, n, single_root, lu, lut, c):
-    """log Z, and the word at which the elimination got stuck (0: none).
-
-    Writes lu, with w[k, m] as eliminated below the diagonal, p[h, k] above and d_k on it, and its transpose lut.
-    Row and column k gather at once what eliminating n … k + 1 adds to them, as products of rows.
-    """
-    total = 0.0
-    for k in range(n, 0, -1):
-        for h in range(k):
-            c[h] = w[h, k]
-        _row_dots(lu, k, k + 1, n + 1, lut[k], c)
-        d = 0.0
-        for h in range(1 if single_root and k > 1 else 0, k):
-            d += c[h]
-        if not d > 0.0:
-            return -np.inf, k
-        total += np.log(d)
-        lu[k, k] = lut[k, k] = d
-        for h in range(k):
-            lu[h, k] = lut[k, h] = c[h] / d
-            lu[k, h] = w[k, h]
-        _row_dots(lut, k, k + 1, n + 1, lu[k], lu[k])
-        for m in range(k):
-            lut[m, k] = lu[k, m]
-    return total, 0
-
-
-@kernel
-def adjoint(lu, lut, n, single_root, a, at, c):
-    """Writes a = ∂ log Z/∂w and its transpose, from the elimination."""
-    a[0, 0] = at[0, 0] = 0.0
-    for k in range(1, n + 1):
-        c[:k] = 0.0
-        a[k, : k + 1] = at[k, k] = 0.0
-        _row_dots(a, k, 0, k, lu[k], c)
-        _row_dots(at, k, 0, k, lut[k], a[k])
-        mean = 0.0
-        for h in range(k):
-            mean += lut[k, h] * c[h]
-        a[k, 0] = 0.0
-        r = 1.0 / lu[k, k]
-        for h in range(k):
-            at[h, k] = a[k, h]
-            a[h, k] = at[k, h] = (c[h] if single_root and h == 0 and k > 1 else c[h] + 1.0 - mean) * r
-
-
-@kernel
-def _factorize(w, n, single_root, lu, lut, c):
-    """`eliminate`, with the word exchanged for word 1 if need be (1: none); log Z is −∞ out of range."""
-    last = 1
-    value, stuck = eliminate(w, n, single_root, lu, lut, c)
-    if stuck > 1 and single_root:
-        last = stuck
-        _exchange(w, n, last)
-        value, stuck = eliminate(w, n, single_root, lu, lut, c)
-        _exchange(w, n, last)
-    in_range = 3.0 * np.log(n) - 670.0 < value < 1.0
-    return value if in_range else -np.inf, last
-
-
-@summing
-def _product(x, y, out):
-    """Writes x y and returns its sum."""
-    total = 0.0
-    for i in range(x.shape[0]):
-        z = x[i] * y[i]
-        out[i] = z
-        total += z
-    return total
-
-
-@kernel
-def _marginals(w, n, a, out):
-    """Writes w a; whether it is a mean of trees, n in sum (an overflow of `a` shows here)."""
+def _unpack_derivative(w, dw, a, da, n, last, lane, out):
+    """Writes the derivative of w a; whether it is finite."""
     total = 0.0
     for h in range(n + 1):
-        total += _product(w[h, : n + 1], a[h, : n + 1], out[h, : n + 1])
-    return abs(total - n) < 1e-6 * n
+        row = out[exchanged(h, last)]
+        for m in range(1, n + 1):
+            x = dw[h, m, lane] * a[h, m, lane] + w[h, m, lane] * da[h, m, lane]
+            row[exchanged(m, last)] = x
+            total += x
+    return np.isfinite(total)
 
 
 @kernel
@@ -197,24 +218,18 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
     lengths (batch,): the number of words, at most N − 1.  value (batch,).
     Returns the first instance without a tree or with a score of NaN or +∞, or -1.
     """
-    size = scores.shape[1]
-    work = np.empty((3, size, size))
-    w, lu, lut = work[0], work[1], work[2]
-    c, sums = np.empty(size), np.empty(size)
-    for b in range(lo, hi):
-        n = lengths[b]
-        value[b] = 0.0
-        if n > 0:
-            scale = weights(scores[b], n, w, c, sums)
-            if not scale > -np.inf:
+    work = _workspace(scores.shape[1])
+    z, scale = work[4], work[5]
+    for first in range(lo, hi, LANES):
+        stop = min(first + LANES, hi)
+        _factorize(scores, lengths, single_root, first, stop, work)
+        for b in range(first, stop):
+            total = scale[b - first] + np.log(z[b - first])
+            if z[b - first] == 0.0:
+                total = matrix_tree_log.log_partition(scores[b], lengths[b], single_root)
+            if not total > -np.inf:
                 return b
-            log_z, _ = _factorize(w, n, single_root, lu, lut, c)
-            if log_z == -np.inf:
-                scale = 0.0
-                log_z = matrix_tree_log.sweep(scores[b], w, n, single_root, lu, lut)
-                if log_z == -np.inf:
-                    return b
-            value[b] = scale + log_z
+            value[b] = total
     return -1
 
 
@@ -224,29 +239,53 @@ def log_partition_and_marginals(scores, lengths, single_root, value, marginals, 
 
     marginals (batch, N, N): zero in column 0, on the diagonal and in the padding.  Otherwise as `log_partition`.
     """
-    size = scores.shape[1]
-    work = np.empty((6, size, size))
-    w, lu, lut, a, at, product = work[0], work[1], work[2], work[3], work[4], work[5]
-    c, sums = np.empty(size), np.empty(size)
-    for b in range(lo, hi):
-        n = lengths[b]
-        value[b] = 0.0
-        marginals[b] = 0.0
-        if n > 0:
-            scale = weights(scores[b], n, w, c, sums)
-            if not scale > -np.inf:
+    work = _workspace(scores.shape[1])
+    w, x, a, c, z, scale, last, _ = work
+    for first in range(lo, hi, LANES):
+        stop = min(first + LANES, hi)
+        size = _factorize(scores, lengths, single_root, first, stop, work)
+        adjoint(x, size, single_root, a, c)
+        for b in range(first, stop):
+            n, lane = lengths[b], b - first
+            marginals[b] = 0.0
+            total = scale[lane] + np.log(z[lane])
+            fits = _unpack_marginals(w, a, n, size, last[lane], lane, marginals[b])
+            if z[lane] == 0.0 or not (fits or np.isnan(z[lane])):
+                total = matrix_tree_log.log_partition_and_marginals(scores[b], n, single_root, marginals[b])
+            if not total > -np.inf:
                 return b
-            log_z, last = _factorize(w, n, single_root, lu, lut, c)
-            safe = log_z > -np.inf
-            if safe:
-                adjoint(lu, lut, n, single_root, a, at, c)
-                if last > 1:
-                    _exchange(a, n, last)
-                safe = _marginals(w, n, a, marginals[b])
-            if not safe:
-                scale = 0.0
-                log_z = matrix_tree_log.sweep(scores[b], w, n, single_root, marginals[b], product)
-                if log_z == -np.inf:
+            value[b] = total
+    return -1
+
+
+@kernel
+def hessian_product(scores, lengths, single_root, g, out, lo, hi):
+    """The derivative of each instance's marginals along g; as they are a gradient, also their transposed derivative.
+
+    g, out (batch, N, N); what g holds in column 0, on the diagonal and in the padding is never read, and out is zero
+    there.  O(n³) each, about three times `log_partition_and_marginals`.  Otherwise as `log_partition`.
+    """
+    work = _workspace(scores.shape[1])
+    w, x, a, c, z, _, last, _ = work
+    dw, dx, da, dc = np.empty_like(w), np.empty_like(w), np.empty_like(w), np.empty_like(c)
+    for first in range(lo, hi, LANES):
+        stop = min(first + LANES, hi)
+        size = _factorize(scores, lengths, single_root, first, stop, work)
+        for lane in range(LANES):
+            b = min(first + lane, stop - 1)
+            _pack_derivative(w, g[b], lengths[b], size, last[lane], lane, dw)
+        for h in range(size + 1):
+            copy(w[h], size + 1, x[h])
+            copy(dw[h], size + 1, dx[h])
+        dual_eliminate(x, dx, size, single_root, c, dc)
+        dual_adjoint(x, dx, size, single_root, a, da, c, dc)
+        for b in range(first, stop):
+            n, lane = lengths[b], b - first
+            out[b] = 0.0
+            fits = _unpack_derivative(w, dw, a, da, n, last[lane], lane, out[b])
+            if np.isnan(z[lane]):
+                return b
+            if z[lane] == 0.0 or not fits:
+                if not matrix_tree_log.hessian_product(scores[b], g[b], n, single_root, out[b]):
                     return b
-            value[b] = scale + log_z
     return -1

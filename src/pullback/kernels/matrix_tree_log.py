@@ -24,18 +24,6 @@ def _add(x, dx, y, dy):
 
 
 @kernel
-def load(scores, direction, n, last, w, dw):
-    """Writes scores and direction with the words 1 and `last` exchanged; −∞ on the diagonal and in column 0."""
-    for h in range(n + 1):
-        head = last if h == 1 else 1 if h == last else h
-        w[h, 0], dw[h, 0] = -np.inf, 0.0
-        for m in range(1, n + 1):
-            modifier = last if m == 1 else 1 if m == last else m
-            w[h, m] = scores[head, modifier] if h != m else -np.inf
-            dw[h, m] = direction[head, modifier] if w[h, m] > -np.inf else 0.0
-
-
-@kernel
 def eliminate(w, dw, n, single_root, d, dd):
     """Σ log d_k, and the word at which it got stuck (0: none); w, d as in `matrix_tree.eliminate`."""
     total = 0.0
@@ -89,29 +77,71 @@ def adjoint(w, dw, d, dd, n, single_root, a, da, flow, dflow):
 
 
 @kernel
-def sweep(scores, direction, n, single_root, marginals, product):
-    """The log-partition of one instance (−∞: no tree); writes its marginals and their derivative along `direction`."""
-    size = n + 1
-    work = np.zeros((5, size, size))
-    w, dw, a, da = work[0], work[1], work[2], work[3]
-    d, dd, flow, dflow = work[4, 0], np.empty(size), np.empty(size), np.empty(size)
+def _load(scores, direction, n, last, w, dw):
+    """Writes scores and direction with word 1 and `last` in each other's place; −∞ on the diagonal and in column 0."""
+    for h in range(n + 1):
+        head = _exchanged(h, last)
+        w[h, 0], dw[h, 0] = -np.inf, 0.0
+        for m in range(1, n + 1):
+            modifier = _exchanged(m, last)
+            w[h, m] = scores[head, modifier] if h != m else -np.inf
+            dw[h, m] = direction[head, modifier] if w[h, m] > -np.inf else 0.0
+
+
+@kernel
+def _exchanged(word, last):
+    return last if word == 1 else 1 if word == last else word
+
+
+@kernel
+def _factorize(scores, direction, n, single_root, w, dw, d, dd):
+    """The log-partition (−∞: no tree), and the word that had to change places with word 1 (1: none)."""
     last = 1
-    load(scores, direction, n, last, w, dw)
+    _load(scores, direction, n, last, w, dw)
     value, stuck = eliminate(w, dw, n, single_root, d, dd)
-    if stuck and single_root:
+    if stuck > 1 and single_root:
         last = stuck
-        load(scores, direction, n, last, w, dw)
+        _load(scores, direction, n, last, w, dw)
         value, stuck = eliminate(w, dw, n, single_root, d, dd)
-    if stuck:
-        return -np.inf
-    adjoint(w, dw, d, dd, n, single_root, a, da, flow, dflow)
-    load(scores, direction, n, last, w, dw)
-    for h in range(size):
-        head = last if h == 1 else 1 if h == last else h
-        for m in range(1, size):
-            modifier = last if m == 1 else 1 if m == last else m
-            x = w[h, m] + a[h, m]
-            marginals[head, modifier] = np.exp(x) if x > -np.inf else 0.0
-            product[head, modifier] = np.exp(x) * (dw[h, m] + da[h, m]) if x > -np.inf else 0.0
-        marginals[head, 0] = product[head, 0] = 0.0
+    return value, last
+
+
+@kernel
+def log_partition(scores, n, single_root):
+    """The log-partition of one instance; −∞ if it has no tree."""
+    matrices, vectors = np.zeros((3, n + 1, n + 1)), np.empty((2, n + 1))
+    return _factorize(scores, matrices[0], n, single_root, matrices[1], matrices[2], vectors[0], vectors[1])[0]
+
+
+@kernel
+def marginals_and_derivative(scores, direction, n, single_root, marginals, derivative):
+    """Returns the log-partition of one instance; writes its marginals and their derivative along `direction`."""
+    matrices, vectors = np.empty((4, n + 1, n + 1)), np.empty((4, n + 1))
+    w, dw, a, da = matrices[0], matrices[1], matrices[2], matrices[3]
+    d, dd, flow, dflow = vectors[0], vectors[1], vectors[2], vectors[3]
+    value, last = _factorize(scores, direction, n, single_root, w, dw, d, dd)
+    if value > -np.inf:
+        adjoint(w, dw, d, dd, n, single_root, a, da, flow, dflow)
+        _load(scores, direction, n, last, w, dw)
+        for h in range(n + 1):
+            head = _exchanged(h, last)
+            for m in range(1, n + 1):
+                modifier = _exchanged(m, last)
+                log_marginal = w[h, m] + a[h, m] if h != m else -np.inf
+                marginals[head, modifier] = np.exp(log_marginal)
+                derivative[head, modifier] = np.exp(log_marginal) * (dw[h, m] + da[h, m])
     return value
+
+
+@kernel
+def log_partition_and_marginals(scores, n, single_root, marginals):
+    """Returns the log-partition of one instance and writes its marginals."""
+    nothing = np.zeros((n + 1, n + 1))
+    return marginals_and_derivative(scores, nothing, n, single_root, marginals, nothing)
+
+
+@kernel
+def hessian_product(scores, direction, n, single_root, derivative):
+    """Writes the derivative of one instance's marginals; False if it has no tree."""
+    marginals = np.empty((n + 1, n + 1))
+    return marginals_and_derivative(scores, direction, n, single_root, marginals, derivative) > -np.inf
