@@ -1,0 +1,240 @@
+import numpy as np
+import pytest
+
+from pullback.kernels import arborescence, subtours, tree_projection
+from reference.tree_projection import face_projection, inflow, least_inflow, subsets
+from reference.trees import arcs, enumerate_trees
+
+
+def project(scores, single_root=False, lengths=None):
+    """point, sets of a batch that must be solvable."""
+    batch, nodes, _ = scores.shape
+    lengths = np.full(batch, nodes - 1) if lengths is None else np.asarray(lengths)
+    point = np.full(scores.shape, np.nan, scores.dtype)
+    sets = np.full((batch, nodes, (nodes + 63) // 64), -1)
+    assert tree_projection.project(scores, lengths, single_root, point, sets, 0, batch) == -1
+    return point, sets
+
+
+def project_backward(grad, point, sets, lengths=None):
+    batch, nodes, _ = grad.shape
+    lengths = np.full(batch, nodes - 1) if lengths is None else np.asarray(lengths)
+    out = np.full(grad.shape, np.nan, grad.dtype)
+    tree_projection.project_backward(grad, lengths, point, sets, out, 0, batch)
+    return out
+
+
+def best_trees(scores, single_root):
+    batch, nodes, _ = scores.shape
+    heads = np.empty((batch, nodes), np.int64)
+    assert arborescence.argmax(scores, np.full(batch, nodes - 1), single_root, heads, 0, batch) == -1
+    trees = np.zeros(scores.shape)
+    for b in range(batch):
+        trees[b, heads[b, 1:], np.arange(1, nodes)] = 1
+    return trees
+
+
+def gaps(scores, point, single_root):
+    """⟨s − μ, z − μ⟩ with z the best tree for s − μ, relative to the largest score."""
+    scores = scores.astype(float)
+    slope = scores - point
+    better = best_trees(slope, single_root) - point
+    size = np.maximum(1.0, np.abs(np.where(np.isfinite(scores), scores, 0)).max((1, 2)))
+    return np.where(better == 0, 0, np.where(np.isfinite(slope), slope, 0) * better).sum((1, 2)) / size
+
+
+def kinds(rng, batch, n):
+    """Scores of all characters, by name: noise, ties, steps of SPIGOT, strong and nested cycles, masks."""
+    noise = rng.normal(size=(batch, n + 1, n + 1))
+    words = np.arange(1, n + 1)
+    for scale in (0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0):
+        yield f"normal {scale}", scale * noise
+    yield "float32", noise.astype(np.float32).astype(float)
+    yield "integers", rng.integers(-2, 3, noise.shape).astype(float)
+    yield "quarters", rng.integers(-2, 3, noise.shape) / 4
+    yield "near ties", rng.integers(0, 2, noise.shape) + 1e-9 * noise
+    yield "equal", np.full(noise.shape, 0.3)
+    yield "near equal", 1e-7 * noise
+    for step in (0.01, 0.1, 1.0, 10.0):
+        yield f"spigot {step}", best_trees(noise, False) - step * rng.normal(size=noise.shape)
+    long_cycle = 0.3 * noise
+    long_cycle[:, words, np.roll(words, 1)] += 5
+    yield "long cycle", long_cycle
+    pairs = 0.3 * noise
+    pairs[:, words[: n - n % 2 : 2], words[1::2]] += 4
+    pairs[:, words[1::2], words[: n - n % 2 : 2]] += 4
+    yield "pairs", pairs
+    nested = 0.1 * noise
+    for size in (2, 3, 5, 8, 13, 21, 34):
+        nested[:, 1 : size + 1, 1 : size + 1] += 1
+    yield "nested", nested
+    yield "far root", noise - 20 * (np.arange(n + 1) == 0)[:, None]
+    masked = np.where(rng.random(noise.shape) < 0.5, -np.inf, noise)
+    masked[:, words - 1, words] = -1  # a chain, so that a tree exists
+    yield "masked", masked
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_the_projection_beats_every_tree(n, single_root):
+    rng = np.random.default_rng(n)
+    trees = np.array([arcs(heads) for heads in enumerate_trees(n, False, single_root)])
+    for name, scores in kinds(rng, 4, n):
+        point, _ = project(scores, single_root)
+        slope = np.where(point > 0, scores, 0) - point
+        for b in range(len(scores)):
+            allowed = trees[~(trees * np.isneginf(scores[b])).any((1, 2))]
+            values = np.where(allowed > 0, scores[b] - point[b], 0).sum((1, 2))
+            size = max(1.0, np.abs(scores[b][np.isfinite(scores[b])]).max())
+            assert values.max() - (slope[b] * point[b]).sum() < 1e-12 * size, name
+            assert all(inflow(point[b], words) > 1 - 1e-9 for words in subsets(n)), name
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize(("n", "batch"), [(5, 8), (8, 8), (13, 6), (21, 4), (40, 2), (100, 1)])
+def test_the_projection_is_a_mixture_of_trees_without_a_better_one(n, batch, single_root):
+    rng = np.random.default_rng(n)
+    for name, scores in kinds(rng, batch, n):
+        point, _ = project(scores, single_root)
+        assert (point >= 0).all() and not point[:, :, 0].any(), name
+        assert np.abs(point[:, :, 1:].sum(1) - 1).max() < 1e-9, name
+        assert gaps(scores, point, single_root).max() < 1e-9, name
+        if single_root:
+            assert np.abs(point[:, 0].sum(-1) - 1).max() < 1e-9, name
+        for b in range(1 if n > 21 else batch):
+            assert least_inflow(point[b]) > 1 - 1e-9, name
+
+
+def test_equal_scores_give_symmetric_points():
+    point, _ = project(np.zeros((1, 5, 5)))
+    assert np.allclose(point[0][:, 1:], (1 - np.eye(5)[:, 1:]) / 4)
+    point, _ = project(np.zeros((1, 5, 5)), single_root=True)
+    assert np.allclose(point[0, 0, 1:], 1 / 4)
+
+
+def test_a_tree_is_its_own_projection():
+    trees = best_trees(np.random.default_rng(0).normal(size=(8, 13, 13)), True)
+    for single_root in (False, True):
+        point, _ = project(trees, single_root)
+        assert np.abs(point - trees).max() < 1e-12
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+def test_only_the_arcs_among_the_words_are_read(single_root):
+    rng = np.random.default_rng(1)
+    lengths = np.array([7, 4, 0, 1])
+    scores = 3 * rng.normal(size=(4, 8, 8))
+    scores[:, :, 0] = scores[:, range(8), range(8)] = np.nan
+    for b, n in enumerate(lengths):
+        scores[b, n + 1 :] = scores[b, :, n + 1 :] = np.nan
+    before = scores.copy()
+    point, sets = project(scores, single_root, lengths)
+    grad = np.where(np.isnan(scores), np.nan, rng.normal(size=scores.shape))
+    back = project_backward(grad, point, sets, lengths)
+    assert np.array_equal(scores, before, equal_nan=True)
+    for b, n in enumerate(lengths):
+        alone, face = project(np.ascontiguousarray(scores[b : b + 1, : n + 1, : n + 1]), single_root)
+        assert np.array_equal(point[b, : n + 1, : n + 1], alone[0])
+        assert not point[b, n + 1 :].any() and not point[b, :, n + 1 :].any()
+        inner = np.ascontiguousarray(grad[b : b + 1, : n + 1, : n + 1])
+        assert np.array_equal(back[b, : n + 1, : n + 1], project_backward(inner, alone, face)[0])
+        assert not back[b, n + 1 :].any() and not back[b, :, n + 1 :].any()
+
+
+def test_single_precision_comes_back():
+    scores = np.random.default_rng(2).normal(size=(6, 21, 21)).astype(np.float32)
+    point, sets = project(scores)
+    exact, exact_sets = project(scores.astype(float))
+    assert point.dtype == np.float32 and np.abs(point - exact).max() < 1e-7
+    assert np.array_equal(sets, exact_sets)
+    grad = np.random.default_rng(3).normal(size=scores.shape).astype(np.float32)
+    back = project_backward(grad, point, sets)
+    assert np.abs(back - project_backward(grad.astype(float), exact, exact_sets)).max() < 1e-6
+
+
+def test_other_instances_are_left_alone():
+    scores = np.random.default_rng(4).normal(size=(4, 7, 7))
+    everything, faces = project(scores)
+    point, sets, out = np.full(scores.shape, 7.0), np.full((4, 7, 1), 7), np.full(scores.shape, 7.0)
+    lengths = np.full(4, 6)
+    assert tree_projection.project(scores, lengths, False, point, sets, 1, 3) == -1
+    assert tree_projection.project_backward(scores, lengths, everything, faces, out, 1, 3) == -1
+    assert np.array_equal(point[1:3], everything[1:3]) and np.array_equal(sets[1:3], faces[1:3])
+    for array in (point, sets, out):
+        assert (array[[0, 3]] == 7).all() and not (array[1:3] == 7).any()
+
+
+def test_an_instance_without_a_tree_is_named():
+    point, sets, lengths = np.empty((3, 5, 5)), np.empty((3, 5, 1), np.int64), np.full(3, 4)
+
+    def first_refused(scores, single_root):
+        return tree_projection.project(scores, lengths, single_root, point, sets, 0, 3)
+
+    unreachable = np.zeros((3, 5, 5))
+    unreachable[1, :3, 3:] = -np.inf  # words 3 and 4 hear only from each other
+    two_roots = np.zeros((3, 5, 5))
+    two_roots[2, 1:3, 3:] = two_roots[2, 3:, 1:3] = -np.inf  # two parts that only the root connects
+    no_head = np.zeros((3, 5, 5))
+    no_head[1, :, 2] = -np.inf
+    unknown = np.zeros((3, 5, 5))
+    unknown[1, 2, 3] = np.nan
+    infinite = np.zeros((3, 5, 5))
+    infinite[1, 2, 3] = np.inf
+    for scores in (unreachable, no_head, unknown, infinite):
+        assert first_refused(scores, False) == first_refused(scores, True) == 1
+    assert first_refused(two_roots, False) == -1 and first_refused(two_roots, True) == 2
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+def test_one_feasible_tree_is_the_answer(single_root):
+    rng = np.random.default_rng(5)
+    tree = best_trees(rng.normal(size=(1, 9, 9)), True)
+    scores = np.where(tree > 0, 100 * rng.normal(size=tree.shape), -np.inf)
+    point, sets = project(scores, single_root)
+    assert np.array_equal(point, tree)
+    assert not project_backward(rng.normal(size=tree.shape), point, sets).any()
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+def test_feasible_masks_are_told_from_infeasible_ones(single_root):
+    rng = np.random.default_rng(6)
+    trees = np.array([arcs(heads) for heads in enumerate_trees(4, False, single_root)]) > 0
+    seen, queue = np.empty(5, np.int64), np.empty(5, np.int64)
+    answers = set()
+    for _ in range(300):
+        allowed = rng.random((5, 5)) < 0.4
+        expected = (trees <= allowed).all((1, 2)).any()
+        assert subtours.is_feasible(np.where(allowed, 0.0, -np.inf), 4, single_root, seen, queue) == expected
+        answers.add(expected)
+    assert answers == {False, True}
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("n", [2, 3, 5, 7])
+def test_the_backward_projects_on_the_smallest_face(n, single_root):
+    rng = np.random.default_rng(n)
+    for scale in (0.05, 0.3, 1.0, 3.0, 10.0):
+        scores, grad = scale * rng.normal(size=(6, n + 1, n + 1)), rng.normal(size=(6, n + 1, n + 1))
+        point, sets = project(scores, single_root)
+        back = project_backward(grad, point, sets)
+        for b in range(6):
+            assert np.abs(back[b] - face_projection(point[b], single_root, grad[b])).max() < 1e-9
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("n", [3, 8, 12, 30])
+def test_the_backward_is_the_derivative(n, single_root):
+    rng = np.random.default_rng(n)
+    smooth = 0
+    for name, scores in kinds(rng, 3, n):
+        if name.startswith(("normal 0", "normal 1", "normal 3", "spigot", "long", "pairs", "nested", "far", "masked")):
+            direction, grad = rng.normal(size=scores.shape), rng.normal(size=scores.shape)
+            back = project_backward(grad, *project(scores, single_root))
+            above, face = project(scores + 1e-6 * direction, single_root)
+            below, other = project(scores - 1e-6 * direction, single_root)
+            for b in range(3):
+                if ((above[b] > 0) == (below[b] > 0)).all() and np.array_equal(face[b], other[b]):
+                    smooth += 1
+                    difference = (grad[b] * (above[b] - below[b])).sum() / 2e-6
+                    assert abs(difference - (back[b] * direction[b]).sum()) < 1e-5 * (1 + abs(difference)), name
+    assert smooth > 30  # of 51: the rest have a kink between the two points
