@@ -106,90 +106,85 @@ def _tilted(scores, low, high, item, work, weight):
 
 
 @kernel
-def _mix(p, q, go, stay, here):
-    """p · go + q · stay, with numbers that never matter at zero: subnormal arithmetic is slow."""
-    for j in range(len(here)):
-        x = p * go[j] + q * stay[j]
-        here[j] = x if x > _TINY else 0.0
-
-
-@kernel
-def _mix_tangent(p, q, g, go, stay, go_tangent, stay_tangent, here):
-    """The derivative of `_mix` when the score moves at the speed g, and p = σ(score) at p q g."""
-    speed = p * q * g
-    for j in range(len(here)):
-        x = p * go_tangent[j] + q * stay_tangent[j] + speed * (go[j] - stay[j])
-        here[j] = x if abs(x) > _TINY else 0.0
-
-
-@summing
-def _dot(a, b):
-    total = 0.0
-    for j in range(len(a)):
-        total += a[j] * b[j]
-    return total
-
-
-@kernel
 def _complete(p, q, weight, table):
     """table[i, j]: the expected weight at the end of a walk that stands at count j before item i."""
     m, last = len(p), table.shape[1] - 1
     for j in range(last + 1):
         table[m, j] = weight[j]
     for i in range(m - 1, -1, -1):
-        _mix(p[i], q[i], table[i + 1, 1:], table[i + 1, :last], table[i, :last])
+        a, b = p[i], q[i]
+        go, stay, here = table[i + 1, 1:], table[i + 1, :last], table[i, :last]
+        for j in range(last):
+            x = a * go[j] + b * stay[j]
+            here[j] = x if x > _TINY else 0.0
         table[i, last] = 0.0
 
 
 @kernel
-def _marginals(p, q, table, item, left_out, before, after, marginals):
-    """Writes the probability that each item is chosen: reach it, take it or leave it, complete.
-
-    before[j + 1] is the probability to stand at count j; entry 0 stays zero.
-    """
-    last = table.shape[1] - 1
-    for j in range(last + 1):
-        before[j], after[j] = 0.0, 0.0
-    before[1] = 1.0
-    for i in range(len(p)):
-        counted = p[i] * _dot(before[1:], table[i + 1, 1:])
-        passed = q[i] * _dot(before[1:], table[i + 1, :last])
-        marginals[item[i]] = (passed if left_out else counted) / (counted + passed)
-        _mix(p[i], q[i], before[:-1], before[1:], after[1:])
-        before, after = after, before
-
-
-@kernel
-def _marginals_tangent(p, q, g, table, tangent, item, before, after, out):
-    """Writes the derivative of the marginals when the score of each counted item i moves at the speed g[i].
-
-    Rows 0 of `before` and `after` are those of `_marginals`, rows 1 their derivatives.
-    """
-    last = table.shape[1] - 1
-    for j in range(last + 1):
-        before[0, j], after[0, j], before[1, j], after[1, j] = 0.0, 0.0, 0.0, 0.0
-    before[0, 1] = 1.0
-    growth = tangent[0, 0] / table[0, 0]
-    for i in range(len(p)):
-        reach, moved = before[0, 1:], before[1, 1:]
-        go = _dot(reach, table[i + 1, 1:])
-        go_tangent = _dot(moved, table[i + 1, 1:]) + _dot(reach, tangent[i + 1, 1:])
-        out[item[i]] = p[i] * (go * (q[i] * g[i] - growth) + go_tangent) / table[0, 0]
-        _mix(p[i], q[i], before[0, :last], reach, after[0, 1:])
-        _mix_tangent(p[i], q[i], g[i], before[0, :last], reach, before[1, :last], moved, after[1, 1:])
-        before, after = after, before
-
-
-@kernel
 def _complete_tangent(p, q, g, table, tangent):
-    """The derivative of `_complete`."""
+    """The derivative of `table` when the score of item i moves at the speed g[i], and so p[i] at p q g."""
     m, last = len(p), table.shape[1] - 1
     for j in range(last + 1):
         tangent[m, j] = 0.0
     for i in range(m - 1, -1, -1):
-        later, moved = table[i + 1], tangent[i + 1]
-        _mix_tangent(p[i], q[i], g[i], later[1:], later[:last], moved[1:], moved[:last], tangent[i, :last])
+        a, b, speed = p[i], q[i], p[i] * q[i] * g[i]
+        go, stay, here = table[i + 1, 1:], table[i + 1, :last], tangent[i, :last]
+        go_tangent, stay_tangent = tangent[i + 1, 1:], tangent[i + 1, :last]
+        for j in range(last):
+            x = a * go_tangent[j] + b * stay_tangent[j] + speed * (go[j] - stay[j])
+            here[j] = x if abs(x) > _TINY else 0.0
         tangent[i, last] = 0.0
+
+
+@summing
+def _marginals(p, q, table, item, left_out, row, marginals):
+    """Writes the probability that each item is chosen: reach it, take it or leave it, complete.
+
+    One row of `row` holds the probabilities to stand at each count before item i, at counts shifted by one; the
+    other takes those after it.
+    """
+    last = table.shape[1] - 1
+    for j in range(last + 1):
+        row[0, j], row[1, j] = 0.0, 0.0
+    row[0, 1] = 1.0
+    for i in range(len(p)):
+        a, b = p[i], q[i]
+        go, stay = table[i + 1, 1:], table[i + 1, :last]
+        less, reach, after = row[i % 2, :last], row[i % 2, 1:], row[1 - i % 2, 1:]
+        counted, passed = 0.0, 0.0
+        for j in range(last):
+            counted += reach[j] * go[j]
+            passed += reach[j] * stay[j]
+            x = a * less[j] + b * reach[j]
+            after[j] = x if x > _TINY else 0.0
+        counted, passed = a * counted, b * passed
+        marginals[item[i]] = (passed if left_out else counted) / (counted + passed)
+
+
+@summing
+def _marginals_tangent(p, q, g, table, tangent, item, row, row_tangent, out):
+    """Writes the derivative of the marginals; `row_tangent` is that of `row` in `_marginals`."""
+    last = table.shape[1] - 1
+    for j in range(last + 1):
+        row[0, j], row[1, j], row_tangent[0, j], row_tangent[1, j] = 0.0, 0.0, 0.0, 0.0
+    row[0, 1] = 1.0
+    growth = tangent[0, 0] / table[0, 0]
+    for i in range(len(p)):
+        a, b, speed = p[i], q[i], p[i] * q[i] * g[i]
+        go, go_tangent = table[i + 1, 1:], tangent[i + 1, 1:]
+        less, reach, after = row[i % 2, :last], row[i % 2, 1:], row[1 - i % 2, 1:]
+        less_tangent, reach_tangent = row_tangent[i % 2, :last], row_tangent[i % 2, 1:]
+        after_tangent = row_tangent[1 - i % 2, 1:]
+        counted, moved = 0.0, 0.0
+        for j in range(last):
+            counted += reach[j] * go[j]
+            moved += reach_tangent[j] * go[j] + reach[j] * go_tangent[j]
+        for j in range(last):
+            x = a * less[j] + b * reach[j]
+            after[j] = x if x > _TINY else 0.0
+            x = a * less_tangent[j] + b * reach_tangent[j] + speed * (less[j] - reach[j])
+            after_tangent[j] = x if abs(x) > _TINY else 0.0
+        out[item[i]] = a * (counted * (b * g[i] - growth) + moved) / table[0, 0]
 
 
 @kernel
@@ -210,8 +205,8 @@ def log_partition(scores, low, high, value, marginals, lo, hi):
     """
     n = scores.shape[1]
     size = _largest_count(low[lo:hi], high[lo:hi], n) + 2
-    item, work, weight, row = np.empty(n, np.int64), np.empty((4, n)), np.empty(size), np.empty((2, size))
-    space = np.empty((n + 1) * size)
+    item, work, weight = np.empty(n, np.int64), np.empty((4, n)), np.empty(size)
+    space, rows = np.empty((n + 1) * size), np.empty(2 * size)
     for b in range(lo, hi):
         value[b] = 0.0
         marginals[b] = 0.0
@@ -222,7 +217,8 @@ def log_partition(scores, low, high, value, marginals, lo, hi):
         table = space[: (m + 1) * (last + 2)].reshape(m + 1, last + 2)
         _complete(p, q, weight, table)
         value[b] = log_scale + np.log(table[0, 0])
-        _marginals(p, q, table, item, left_out, row[0, : last + 2], row[1, : last + 2], marginals[b])
+        row = rows[: 2 * (last + 2)].reshape(2, last + 2)
+        _marginals(p, q, table, item, left_out, row, marginals[b])
     return -1
 
 
