@@ -28,7 +28,7 @@ def best_path(scores: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     torch.manual_seed(0)
-    paths = pb.Oracle(best_path, batched=False, event_dims=2)
+    paths = pb.Oracle(best_path, event_dims=2, batched=False, numpy=True)
     inputs = torch.randn(128, 10)
     teacher, student = torch.nn.Linear(10, SIDE * SIDE), torch.nn.Linear(10, SIDE * SIDE)
     wanted = paths.argmax(teacher(inputs).reshape(-1, SIDE, SIDE))

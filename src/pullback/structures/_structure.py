@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pullback.structures._bridge import check
 from pullback.structures._maximum_entropy import maximum_entropy
-from pullback.structures._projection import Projection, project
+from pullback.structures._projection import Projection, moving_point, project
 
 
 class MissingCapability(TypeError):
@@ -45,11 +45,12 @@ class Structure(ABC):
         """The point of the polytope nearest to `scores` (SparseMAP).
 
         argmin ½‖μ − s‖² over conv 𝒵, by the active-set method: each round costs one `argmax`.  Differentiable: the
-        Jacobian projects onto the span of the vertices in use.  Reference: Niculae et al. (2018).
+        Jacobian projects onto the span of the face that μ lies on; where a gradient will be needed, two or more further
+        calls of `argmax` look for vertices of that face beyond those in use.  Reference: Niculae et al. (2018).
         """
-        support = self.support(scores)
-        weights = support.probabilities[(...,) + (None,) * self.event_dims]
-        return (weights * support.vertices).sum(-1 - self.event_dims)
+        scores = self.restrict(scores)
+        found = self._project(scores.detach(), spanning=torch.is_grad_enabled() and scores.requires_grad)
+        return moving_point(scores, found, self.event_dims)
 
     def support(self, scores: Tensor) -> Support:
         """The vertices and probabilities of a SparseMAP solution; the probabilities are differentiable."""
@@ -99,8 +100,8 @@ class Structure(ABC):
         """The leading dimensions of `scores`."""
         return scores.shape[: scores.dim() - self.event_dims]
 
-    def _project(self, scores: Tensor) -> Projection:
-        return project(self.argmax, scores, self.event_dims)
+    def _project(self, scores: Tensor, *, spanning: bool = False) -> Projection:
+        return project(self.argmax, scores, self.event_dims, spanning=spanning)
 
 
 class LogLinear(Structure):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pullback.structures._bridge import check
-from pullback.structures._projection import Projection, moving_point, project
+from pullback.structures._projection import Projection, project
 from pullback.structures._structure import Structure
 
 
@@ -59,16 +59,6 @@ class Oracle(Structure):
             return self._ask(scores)
         rows = scores.reshape(-1, *scores.shape[scores.dim() - self.event_dims :])
         return torch.stack([self._ask(row) for row in rows]).reshape(scores.shape)
-
-    def sparsemap(self, scores: Tensor) -> Tensor:
-        """The point of the polytope nearest to `scores`: argmin ½‖μ − s‖² over the hull of all answers of `best`.
-
-        Differentiable: the Jacobian projects onto the span of the face that the point lies on.  Where a gradient
-        will be needed, two or more further calls of `best` look for vertices of that face beyond those in use.
-        """
-        scores = self.restrict(scores)
-        found = self._project(scores.detach(), spanning=torch.is_grad_enabled() and scores.requires_grad)
-        return moving_point(scores, found, self.event_dims)
 
     def project(self, scores: Tensor, start: Tensor | None = None) -> Projection:
         """The SparseMAP solution with the vertices it mixes, its gap, and how many rounds it took.
