@@ -36,7 +36,7 @@ def main() -> int:
     figures = []
     for figure in run(chosen):
         figures.append(figure)
-        console.print(_report.line(figure), highlight=False)
+        console.print(_report.line(figure), highlight=False, soft_wrap=True)
     console.print(_report.table(figures))
     console.print(f"Results: {_report.save(figures)}")
     return 1 if any(figure.failed for figure in figures) else 0

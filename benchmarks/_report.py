@@ -73,7 +73,8 @@ def _is_time(unit: str) -> bool:
 def _with_unit(value: float, unit: str) -> str:
     if _is_time(unit):
         return _seconds(value) + unit[1:]
-    return f"{value:.3g}{unit}" if unit.startswith("×") else f"{value:.3g} {unit}".strip()
+    number = f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    return f"{number}{unit}" if unit.startswith("×") else f"{number} {unit}".strip()
 
 
 def _seconds(value: float | None) -> str:
