@@ -22,25 +22,21 @@ SHORT, TILE = 48, 256  # rows up to SHORT are solved side by side, TILE of them
 LONG, BLOCK = 2048, 128  # rows above LONG are solved by blocks
 
 
-@kernel
 def sparsemax(x, y, lo, hi):
     """The point of the simplex nearest to each row of `x`: y = (x − τ)₊."""
     return _forward(x, True, y, lo, hi)
 
 
-@kernel
 def entmax15(x, y, lo, hi):
     """1.5-entmax of each row of `x`: y = (x/2 − τ)₊²."""
     return _forward(x, False, y, lo, hi)
 
 
-@kernel
 def sparsemax_backward(y, g, out, lo, hi):
     """The gradient of sparsemax at its output `y`: on the support, g minus its mean there."""
     return _backward(y, g, True, out, lo, hi)
 
 
-@kernel
 def entmax15_backward(y, g, out, lo, hi):
     """The gradient of 1.5-entmax at its output `y`: √y (g − ⟨√y, g⟩ / Σ√y)."""
     return _backward(y, g, False, out, lo, hi)
@@ -48,6 +44,7 @@ def entmax15_backward(y, g, out, lo, hi):
 
 @kernel
 def _forward(x, sparse, y, lo, hi):
+    """One machine code for both; compiled into each of them it would be compiled twice."""
     if x.shape[1] <= SHORT:
         return _short_rows(x, sparse, y, lo, hi)
     return _long_rows(x, sparse, y, lo, hi)
@@ -196,7 +193,7 @@ def _short_rows(x, sparse, y, lo, hi):
     scale = x.dtype.type(1.0 if sparse else 0.5)
     for tile in range(lo, hi, TILE):
         start = min(tile, hi - lanes)  # the last tile reaches back
-        z[:] = x[start : start + lanes].T
+        _transpose(x[start : start + lanes], z)
         best[:] = -np.inf
         total[:] = 0
         for i in range(n):
@@ -209,8 +206,15 @@ def _short_rows(x, sparse, y, lo, hi):
         _lane_threshold(z, sparse, tau, first, second)
         for i in range(n):
             _lane_cut(z[i], tau, sparse)
-        y[start : start + lanes] = z.T
+        _transpose(z, y[start : start + lanes])
     return -1
+
+
+@kernel
+def _transpose(a, b):
+    for i in range(b.shape[0]):
+        for j in range(b.shape[1]):
+            b[i, j] = a[j, i]
 
 
 @kernel
