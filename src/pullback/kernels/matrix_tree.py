@@ -65,7 +65,7 @@ def _scale(row, factor):
 def _pack(source, n, size, lane, target):
     """Writes the arcs among n words into a lane; False if one is NaN or +∞.
 
-    The others get −∞, except that the words n + 1 … size hang from word 1 with a score of zero, and word 1 from the root.
+    The others get −∞, but the words n + 1 … size hang from word 1 with a score of zero, and word 1 from the root.
     """
     valid = True
     for h in range(size + 1):
@@ -85,6 +85,7 @@ def _pack(source, n, size, lane, target):
 
 @kernel
 def exchanged(word, last):
+    """The word in the place of `word` once word 1 and `last` have changed places."""
     return last if word == 1 else 1 if word == last else word
 
 
@@ -124,7 +125,7 @@ def _normalize(w, size, scale):
 
 
 @kernel
-def _workspace(size):
+def workspace(size):
     """Weights, elimination, adjoint; a column; and per lane: Z, the scale, the exchanged word, where it was stuck."""
     shape = (size + ROWS, size, LANES)
     lanes = np.zeros((2, LANES))
@@ -141,7 +142,7 @@ def _workspace(size):
 
 
 @kernel
-def _factorize(scores, lengths, single_root, first, stop, work):
+def factorize(scores, lengths, single_root, first, stop, work):
     """Weights and elimination of the instances first … stop − 1; returns the longest length.
 
     Z is NaN where a score is, and zero where it is too small to be trusted.
@@ -168,7 +169,7 @@ def _factorize(scores, lengths, single_root, first, stop, work):
     for lane in range(LANES):
         if not valid[lane]:
             z[lane] = np.nan
-        elif not size**3 * 1e-291 < z[lane] < 2.0:
+        elif not lengths[min(first + lane, stop - 1)] ** 3 * 1e-291 < z[lane] < 2.0:
             z[lane] = 0.0
     return size
 
@@ -218,11 +219,11 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
     lengths (batch,): the number of words, at most N − 1.  value (batch,).
     Returns the first instance without a tree or with a score of NaN or +∞, or -1.
     """
-    work = _workspace(scores.shape[1])
+    work = workspace(scores.shape[1])
     z, scale = work[4], work[5]
     for first in range(lo, hi, LANES):
         stop = min(first + LANES, hi)
-        _factorize(scores, lengths, single_root, first, stop, work)
+        factorize(scores, lengths, single_root, first, stop, work)
         for b in range(first, stop):
             total = scale[b - first] + np.log(z[b - first])
             if z[b - first] == 0.0:
@@ -239,11 +240,11 @@ def log_partition_and_marginals(scores, lengths, single_root, value, marginals, 
 
     marginals (batch, N, N): zero in column 0, on the diagonal and in the padding.  Otherwise as `log_partition`.
     """
-    work = _workspace(scores.shape[1])
+    work = workspace(scores.shape[1])
     w, x, a, c, z, scale, last, _ = work
     for first in range(lo, hi, LANES):
         stop = min(first + LANES, hi)
-        size = _factorize(scores, lengths, single_root, first, stop, work)
+        size = factorize(scores, lengths, single_root, first, stop, work)
         adjoint(x, size, single_root, a, c)
         for b in range(first, stop):
             n, lane = lengths[b], b - first
@@ -265,12 +266,12 @@ def hessian_product(scores, lengths, single_root, g, out, lo, hi):
     g, out (batch, N, N); what g holds in column 0, on the diagonal and in the padding is never read, and out is zero
     there.  O(n³) each, about three times `log_partition_and_marginals`.  Otherwise as `log_partition`.
     """
-    work = _workspace(scores.shape[1])
+    work = workspace(scores.shape[1])
     w, x, a, c, z, _, last, _ = work
     dw, dx, da, dc = np.empty_like(w), np.empty_like(w), np.empty_like(w), np.empty_like(c)
     for first in range(lo, hi, LANES):
         stop = min(first + LANES, hi)
-        size = _factorize(scores, lengths, single_root, first, stop, work)
+        size = factorize(scores, lengths, single_root, first, stop, work)
         for lane in range(LANES):
             b = min(first + lane, stop - 1)
             _pack_derivative(w, g[b], lengths[b], size, last[lane], lane, dw)

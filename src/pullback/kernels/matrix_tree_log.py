@@ -77,7 +77,7 @@ def adjoint(w, dw, d, dd, n, single_root, a, da, flow, dflow):
 
 
 @kernel
-def _load(scores, direction, n, last, w, dw):
+def load(scores, direction, n, last, w, dw):
     """Writes scores and direction with word 1 and `last` in each other's place; −∞ on the diagonal and in column 0."""
     for h in range(n + 1):
         head = _exchanged(h, last)
@@ -94,14 +94,14 @@ def _exchanged(word, last):
 
 
 @kernel
-def _factorize(scores, direction, n, single_root, w, dw, d, dd):
+def factorize(scores, direction, n, single_root, w, dw, d, dd):
     """The log-partition (−∞: no tree), and the word that had to change places with word 1 (1: none)."""
     last = 1
-    _load(scores, direction, n, last, w, dw)
+    load(scores, direction, n, last, w, dw)
     value, stuck = eliminate(w, dw, n, single_root, d, dd)
     if stuck > 1 and single_root:
         last = stuck
-        _load(scores, direction, n, last, w, dw)
+        load(scores, direction, n, last, w, dw)
         value, stuck = eliminate(w, dw, n, single_root, d, dd)
     return value, last
 
@@ -110,7 +110,7 @@ def _factorize(scores, direction, n, single_root, w, dw, d, dd):
 def log_partition(scores, n, single_root):
     """The log-partition of one instance; −∞ if it has no tree."""
     matrices, vectors = np.zeros((3, n + 1, n + 1)), np.empty((2, n + 1))
-    return _factorize(scores, matrices[0], n, single_root, matrices[1], matrices[2], vectors[0], vectors[1])[0]
+    return factorize(scores, matrices[0], n, single_root, matrices[1], matrices[2], vectors[0], vectors[1])[0]
 
 
 @kernel
@@ -119,10 +119,10 @@ def marginals_and_derivative(scores, direction, n, single_root, marginals, deriv
     matrices, vectors = np.empty((4, n + 1, n + 1)), np.empty((4, n + 1))
     w, dw, a, da = matrices[0], matrices[1], matrices[2], matrices[3]
     d, dd, flow, dflow = vectors[0], vectors[1], vectors[2], vectors[3]
-    value, last = _factorize(scores, direction, n, single_root, w, dw, d, dd)
+    value, last = factorize(scores, direction, n, single_root, w, dw, d, dd)
     if value > -np.inf:
         adjoint(w, dw, d, dd, n, single_root, a, da, flow, dflow)
-        _load(scores, direction, n, last, w, dw)
+        load(scores, direction, n, last, w, dw)
         for h in range(n + 1):
             head = _exchanged(h, last)
             for m in range(1, n + 1):
