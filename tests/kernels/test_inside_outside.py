@@ -231,3 +231,10 @@ def test_all_scores_equal_count_the_trees():
         value, _, _ = run([np.zeros((n + 1, n + 1)) for n in range(1, 6)], single_root)
         counts = [len(enumerate_trees(n, True, single_root)) for n in range(1, 6)]
         np.testing.assert_allclose(np.exp(value), counts, rtol=1e-13)
+
+
+def test_functions_of_one_text_are_compiled_under_different_names():
+    """Otherwise Numba takes one for the other when some come from its cache and some do not."""
+    made = [f for f in vars(inside_outside).values() if hasattr(f, "py_func") and f.py_func.__closure__]
+    assert len(made) == 10
+    assert len({f.py_func.__qualname__ for f in made}) == len(made)

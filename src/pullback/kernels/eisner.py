@@ -17,19 +17,14 @@ Reference: Eisner (1996).
 """
 
 import numpy as np
-from numba import njit
 
 from pullback.kernels import semirings as ring
 from pullback.kernels._vector import kernel
-
-# Functions made by a function have no stable name in Numba's cache: what they compile to is stored with their callers.
-made = njit(nogil=True, error_model="numpy", fastmath={"contract"})
 
 
 def inside_over(dot, times, zero, one):
     """The inside sweep over a semiring: Σ x·y of two rows, the product, and the neutral elements."""
 
-    @made
     def inside(weight, n, single_root, chart):
         """Fills complete, its transpose and incomplete (chart[0], [1], [2]); returns the sum over all trees."""
         complete, complete_t, incomplete = chart[0], chart[1], chart[2]
@@ -49,13 +44,12 @@ def inside_over(dot, times, zero, one):
                 complete[j, i] = complete_t[i, j] = left
         return complete[0, n]
 
-    return inside
+    return ring.compiled(inside, f"inside_{dot.__name__}")
 
 
 def reader_over(choose):
     """Reads a tree off an inside chart, top down: choose(x, y, random) picks a term of the sum Σ x·y."""
 
-    @made
     def read_tree(n, chart, random, stack, heads):
         """Writes the head of every word 1..n; `stack` holds the (head, end) of the half trees still to be opened."""
         complete, complete_t, incomplete = chart[0], chart[1], chart[2]
@@ -63,7 +57,7 @@ def reader_over(choose):
         top = 1
         while top:
             top -= 1
-            head, end = stack[top]
+            head, end = stack[top, 0], stack[top, 1]
             if head == end:
                 continue
             first, last = (head + 1, end) if head < end else (end, head - 1)
@@ -71,12 +65,12 @@ def reader_over(choose):
             heads[m] = head
             i, j = min(head, m), max(head, m)
             k = i + choose(complete[i, i:j], complete[j, i + 1 : j + 1], random)
-            stack[top] = m, end
-            stack[top + 1] = i, k
-            stack[top + 2] = j, k + 1
+            stack[top, 0], stack[top, 1] = m, end
+            stack[top + 1, 0], stack[top + 1, 1] = i, k
+            stack[top + 2, 0], stack[top + 2, 1] = j, k + 1
             top += 3
 
-    return read_tree
+    return ring.compiled(read_tree, f"read_{choose.__name__}")
 
 
 @kernel

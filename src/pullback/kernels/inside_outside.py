@@ -14,14 +14,14 @@ one).  Otherwise the logarithms take over, at about ten times the cost.
 import numpy as np
 
 from pullback.kernels import semirings as ring
+from pullback.kernels._random import uniform
 from pullback.kernels._vector import exp, kernel
-from pullback.kernels.eisner import inside_over, load, made, reader_over
+from pullback.kernels.eisner import inside_over, load, reader_over
 
 
 def outside_over(dot, times, add, inverse, reading, zero):
     """The outside sweep over a semiring; `reading` turns the share of an arc into a number."""
 
-    @made
     def outside(weight, n, single_root, chart, out):
         """Writes reading(∂ log Z / ∂ log w) into out[:n+1, :n+1], except its diagonal.
 
@@ -57,7 +57,7 @@ def outside_over(dot, times, add, inverse, reading, zero):
                 pair = add(times(right, weight[i, j]), times(left, weight[j, i]))
                 outer_pair[i, j] = outer_pair[j, i] = pair
 
-    return outside
+    return ring.compiled(outside, f"outside_{dot.__name__}")
 
 
 inside_linear = inside_over(ring.dot, ring.times, 0.0, 1.0)
@@ -188,20 +188,9 @@ def hessian_product(scores, lengths, single_root, direction, product, lo, hi):
 
 
 @kernel
-def _uniform(random):
-    """The next number in [0, 1) of the SplitMix64 generator whose state is random[0]."""
-    random[0] += np.uint64(0x9E3779B97F4A7C15)
-    bits = random[0]
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    bits ^= bits >> np.uint64(31)
-    return np.float64(bits >> np.uint64(11)) * 2.0**-53
-
-
-@kernel
 def _draw(x, y, random):
     """An index drawn in proportion to x · y."""
-    left = _uniform(random) * ring.dot(x, y)
+    left = uniform(random) * ring.dot(x, y)
     chosen = 0
     for i in range(x.shape[0]):
         share = x[i] * y[i]
@@ -217,7 +206,7 @@ def _draw(x, y, random):
 def _draw_log(x, y, random):
     """An index drawn in proportion to exp(x + y)."""
     largest = ring.max_plus(x, y)
-    left = _uniform(random) * ring.sum_exp(x, y, largest)
+    left = uniform(random) * ring.sum_exp(x, y, largest)
     chosen = 0
     for i in range(x.shape[0]):
         share = exp(x[i] + y[i] - largest)

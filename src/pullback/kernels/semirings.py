@@ -10,8 +10,19 @@ Only the dot products see rows; they vectorize, and everything else works on sin
 """
 
 import numpy as np
+from numba import njit
 
 from pullback.kernels._vector import exp, fmax, kernel, summing
+
+
+def compiled(sweep, name):
+    """A sweep over one semiring, a closure, compiled under a name of its own.
+
+    Numba links functions by qualified name.  Closures of one text share it, and once one of them comes from the cache
+    on disk it would be taken for another.  They are not cached themselves: their code is stored with their callers'.
+    """
+    sweep.__qualname__ = sweep.__name__ = name
+    return njit(nogil=True, error_model="numpy", fastmath={"contract"})(sweep)
 
 
 @kernel
