@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pullback.kernels._vector import kernel
+from pullback.kernels._vector import fmax, kernel, summing
 
 
 @kernel
@@ -18,9 +18,45 @@ def list_allowed(scores, item, score):
     return m
 
 
-@kernel
+@summing
+def _count_above(values, level):
+    count = 0.0
+    for i in range(len(values)):
+        count += 1.0 if values[i] > level else 0.0
+    return int(count)
+
+
+@summing
 def select_largest(values, k):
-    """The k-th largest value, k ≥ 1, by Hoare's selection in linear time; reorders the values."""
+    """The k-th largest value, k ≥ 1, in linear time; overwrites the values.
+
+    A few halvings of the range leave few candidates, for counting is ten times faster than exchanging.
+    """
+    left, right = -np.inf, -np.inf
+    for i in range(len(values)):
+        right = fmax(values[i], right)
+        left = fmax(-values[i], left)
+    left, above, reached = -left, 0, len(values)
+    for _ in range(8):
+        if reached - above <= 32:
+            break
+        level = 0.5 * left + 0.5 * right
+        count = _count_above(values, level)
+        if count >= k:
+            left, reached = level, count
+        else:
+            right, above = level, count
+    m = 0
+    for i in range(len(values)):
+        if left <= values[i] <= right:
+            values[m] = values[i]
+            m += 1
+    return _select(values[:m], k - above)
+
+
+@kernel
+def _select(values, k):
+    """The k-th largest value by Hoare's selection; reorders the values."""
     left, right = 0, len(values) - 1
     while left < right:
         a, b, c = values[left], values[(left + right) // 2], values[right]

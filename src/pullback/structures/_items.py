@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pullback.structures._structure import Support, restrict_items
 
-_NEGLIGIBLE = 1e-12  # a probability that comes from rounding
+_ROUNDING = 1e-13  # per item; a subset with a smaller share is there by rounding alone
 _MOST = 2**24
 
 
@@ -47,7 +47,7 @@ def mix_subsets(point: Tensor) -> Support:
     edge = torch.zeros_like(cuts[..., :1])
     cuts = torch.cat([edge, cuts, edge + 1], -1)
     widths = cuts.diff(dim=-1)  # (..., n + 1)
-    in_use = widths > _NEGLIGIBLE
+    in_use = widths > _ROUNDING * (point.shape[-1] + 10)
     count = in_use.sum(-1)
     most = int(count.max()) if count.numel() else 0
     order = torch.sort((~in_use).to(torch.uint8), dim=-1, stable=True).indices[..., :most]
