@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback.kernels import eisner
+from pullback.kernels import eisner, eisner_topk
 from reference.trees import distribution, enumerate_trees
 
 ROOTS = pytest.mark.parametrize("single_root", [False, True], ids=["any roots", "one root"])
@@ -115,3 +115,52 @@ def test_every_tree_is_counted_once(single_root):
         weight[:, 0] = 0.0
         trees = inside_linear(weight, n, single_root, np.empty((3, n + 1, n + 1)))
         assert trees == len(enumerate_trees(n, True, single_root))
+
+
+def topk(scores, lengths, single_root, k):
+    heads = np.full((len(scores), k, scores.shape[1]), 7)
+    values = np.full((len(scores), k), 7.0)
+    counts = np.full(len(scores), 7)
+    assert eisner_topk.topk(scores, lengths, single_root, k, heads, values, counts, 0, len(scores)) == -1
+    return heads, values, counts
+
+
+@ROOTS
+@KINDS
+@pytest.mark.parametrize("forbidden", [0.0, 0.5])
+@pytest.mark.parametrize("k", [1, 2, 7, 400])
+def test_topk_are_the_best_distinct_trees_in_order(single_root, draw, forbidden, k):
+    lengths = np.array([4, 0, 1, 5, 2, 3, 5])
+    scores = batch(np.random.default_rng(3), lengths, draw, forbidden)
+    heads, values, counts = topk(scores, lengths, single_root, k)
+    for b, n in enumerate(lengths):
+        trees, _, every, _ = distribution(scores[b, : n + 1, : n + 1], True, single_root)
+        finite = np.sort(every[np.isfinite(every)])[::-1]
+        assert counts[b] == min(k, len(finite))
+        np.testing.assert_allclose(values[b, : counts[b]], finite[: counts[b]], rtol=1e-13, atol=1e-13)
+        assert (values[b, counts[b] :] == -np.inf).all() and (heads[b, counts[b] :] == 0).all()
+        found = [tuple(tree[1 : n + 1]) for tree in heads[b, : counts[b]]]
+        assert len(set(found)) == counts[b] and set(found) <= set(trees)
+        for tree, value in zip(heads[b], values[b, : counts[b]]):
+            assert score(scores[b], tree, n) == pytest.approx(value, rel=1e-13, abs=1e-13)
+        assert (heads[b, :, 0] == 0).all() and (heads[b, :, n + 1 :] == 0).all()
+
+
+@ROOTS
+def test_topk_of_long_sentences_begins_with_the_argmax_and_goes_down(single_root):
+    lengths = np.array([30, 17])
+    scores = batch(np.random.default_rng(4), lengths, normal)
+    heads, values, counts = topk(scores, lengths, single_root, 20)
+    np.testing.assert_array_equal(heads[:, 0], argmax(scores, lengths, single_root))
+    assert (counts == 20).all() and (np.diff(values) <= 0.0).all()
+    more, _, _ = topk(scores, lengths, single_root, 40)
+    np.testing.assert_array_equal(more[:, :20], heads)
+
+
+@ROOTS
+def test_topk_names_an_instance_without_trees(single_root):
+    scores = np.random.default_rng(5).normal(size=(3, 4, 4))
+    scores[1, 0] = -np.inf
+    out = np.empty((3, 2, 4), np.int64), np.empty((3, 2)), np.empty(3, np.int64)
+    assert eisner_topk.topk(scores, np.full(3, 3), single_root, 2, *out, 0, 3) == 1
+    assert eisner_topk.topk(scores, np.full(3, 3), single_root, 2, *out, 2, 3) == -1
