@@ -139,19 +139,19 @@ def project(scores, low, high, point, lo, hi):
     return -1
 
 
-@kernel
+@summing
 def _project_backward(scores, low, high, point, g, out):
     """Writes the projection of g on the face that holds the point in its interior."""
-    gradient, inside = 0.0, 0
+    gradient, inside = 0.0, 0.0
     for i in range(len(point)):
-        if 0.0 < point[i] < 1.0:
-            gradient += g[i]
-            inside += 1
+        is_inside = (point[i] > 0.0) & (point[i] < 1.0)
+        gradient += g[i] if is_inside else 0.0
+        inside += 1.0 if is_inside else 0.0
     # The sum of the point, once rounded, could not tell a count just met from one just missed; the scores can.
     total, _ = _clipped_sum(scores, 0.0)
-    mean = gradient / inside if inside > 0 and not low < total < high else 0.0
+    mean = gradient / inside if inside > 0.0 and not low < total < high else 0.0
     for i in range(len(point)):
-        out[i] = g[i] - mean if 0.0 < point[i] < 1.0 else 0.0
+        out[i] = g[i] - mean if (point[i] > 0.0) & (point[i] < 1.0) else 0.0
 
 
 @kernel
