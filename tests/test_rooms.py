@@ -16,11 +16,13 @@ NEVER_IN_KERNELS = {"torch"}
 BUILDS_ON = {
     "estimators.spigot": {"estimators.surrogate"},
     "kernels.eisner": {"kernels.semirings"},
+    "kernels.eisner_topk": {"kernels.eisner"},
     "kernels.inside_outside": {"kernels.eisner", "kernels.semirings"},
-    "kernels.matrix_tree": {"kernels.matrix_tree_log"},
+    "kernels.matrix_tree": {"kernels.elimination", "kernels.matrix_tree_log"},
+    "kernels.matrix_tree_hessian": {"kernels.elimination", "kernels.matrix_tree", "kernels.matrix_tree_log"},
     "kernels.projective_projection": {"kernels.active_set", "kernels.eisner"},
-    "kernels.subset_partition": {"kernels.subset"},
     "kernels.tree_projection": {"kernels.subtours", "kernels.subtour_dual"},
+    "kernels.tree_sampling": {"kernels.matrix_tree", "kernels.matrix_tree_log"},
 }
 LISTS = ("estimators.catalog",)
 
@@ -101,7 +103,7 @@ def test_imports_follow_the_arrows(name):
 )
 def test_members_of_a_room_do_not_import_each_other(name):
     siblings = {other for other in imports_within(name) if room(other) == room(name) and is_member(other)}
-    assert siblings == BUILDS_ON.get(name, set())
+    assert siblings <= BUILDS_ON.get(name, set())
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if "." in name and not is_member(name)])
