@@ -102,6 +102,22 @@ def test_many_samples_share_one_table_and_follow_their_example():
     assert_close(drawn.mean((0, 1)), (scores > 0).float(), atol=0.02, rtol=0)
 
 
+def test_the_operators_keep_the_rules_of_pytorch():
+    scores, low, high = random_scores(2, 5).requires_grad_(), torch.tensor([1, 2]), torch.tensor([3, 2])
+    batch, direction = (scores, low, high), random_scores(2, 5, seed=1)
+    point = pb.Subset.between(low, high).sparsemap(scores.detach())
+    cases = {
+        "subset_argmax": (scores.detach(), low, high),
+        "subset_project": batch,
+        "subset_project_backward": (scores.detach(), low, high, point, direction.requires_grad_()),
+        "subset_partition_and_marginals": batch,
+        "subset_hessian_product": (scores.detach(), low, high, direction.detach()),
+        "subset_sample": (scores.detach(), low, high, torch.full((2, 3, 5), 0.3, dtype=torch.float64)),
+    }
+    for name, arguments in cases.items():
+        torch.library.opcheck(getattr(torch.ops.pullback, name).default, arguments)
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
