@@ -218,3 +218,19 @@ def test_an_instance_without_trees_or_with_nan_scores_is_named(single_root):
         out = np.empty((3, 4, 4)), np.empty((3, 9, 4), np.int16), np.empty((3, 9))
         ends = np.empty(3, np.int64), np.empty(3), np.empty(3, np.int64)
         assert projective_projection.sparsemap(scores, lengths, single_root, 1e-9, 99, *out, *ends, 0, 3) == 1
+
+
+def test_trees_beyond_the_capacity_are_counted_but_not_written():
+    scores = 0.1 * np.random.default_rng(13).normal(size=(2, 9, 9))
+    lengths = np.full(2, 8)
+    point, heads, probabilities, count, _, _ = project(scores, lengths, False)
+    few, least = np.empty((2, 5, 9), np.int16), np.empty((2, 5))
+    again, number, gap, iterations = np.empty_like(point), np.empty(2, np.int64), np.empty(2), np.empty(2, np.int64)
+    end = projective_projection.sparsemap(
+        scores, lengths, False, 1e-12, 10_000, again, few, least, number, gap, iterations, 0, 2
+    )
+    assert end == -1
+    for got, want in ((again, point), (number, count), (few, heads[:, :5]), (least, probabilities[:, :5])):
+        np.testing.assert_array_equal(got, want)
+    backward = projective_projection.sparsemap_backward
+    assert backward(scores, lengths, False, few, number, scores, np.empty_like(scores), 0, 2) == 0

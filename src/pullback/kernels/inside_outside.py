@@ -8,7 +8,7 @@ g, the slope of the marginals is the Hessian of log Z times g.
 Scale: every tree has one arc into each word, so w[h, m] = exp(s[h, m] − max_h s[h, m]) divides out, and no weight
 exceeds 1.  A tree is lost to underflow only if its product is below e⁻⁷⁰⁸; there are fewer than 6.75ⁿ = e^{1.91 n}
 trees, so none of those lost matters if log Z of the shifted scores is above −708 + 1.91 n + 37 (e⁻³⁷ is the rounding of
-one).  Otherwise the logarithms take over, at about ten times the cost.
+one).  Otherwise the logarithms take over, at more than ten times the cost.
 """
 
 import numpy as np

@@ -179,8 +179,8 @@ def sparsemap(
 ):
     """The nearest point of the hull, the trees it mixes, and how the search ended.
 
-    point (batch, N, N); heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on: capacity
-    n² − n + 1 always suffices, and trees beyond it are not written.  Stops at gap ≤ tolerance · max(1, max |s|), the
+    point (batch, N, N); heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on.  Capacity
+    n² − n + 1 always suffices, 16 n nearly always; trees beyond it are not written, though counted.  Stops at gap ≤ tolerance · max(1, max |s|), the
     gap being ⟨s − μ, argmax(s − μ) − μ⟩.  Each iteration costs O(n³ + count² + count · n).
     """
     size = scores.shape[1]
@@ -282,6 +282,7 @@ def sparsemap_backward(scores, lengths, single_root, heads, count, gradient, pro
     """The Jacobian of `sparsemap`, which is symmetric, times `gradient`: its projection onto the span of the face.
 
     heads and count are those `sparsemap` wrote.  Costs O(count³), and an argmax for each tree that is missing plus one.
+    Returns the first instance whose trees did not all fit into heads, or −1.
     """
     size = scores.shape[1]
     work = _workspace(size)
@@ -289,6 +290,8 @@ def sparsemap_backward(scores, lengths, single_root, heads, count, gradient, pro
     for b in range(lo, hi):
         n = lengths[b]
         product[b] = 0.0
+        if count[b] > heads.shape[1]:
+            return b
         load(scores[b], n, work.scores)
         tie = _TIE * _magnitude(work.scores, n)
         active, trees = _expose(work, n, heads[b], active, count[b])
