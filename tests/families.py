@@ -59,7 +59,29 @@ FLAT = [
     Case("Subset, k per example", pb.Subset(torch.tensor([2, 1, 0])), (3,), (4,)),
     Case("Subset, lengths and mask", pb.Subset.at_most(2, lengths=LENGTHS, mask=MASK), (3,), (4,)),
 ]
-TREES: list[Case] = []
+WORDS = torch.tensor([3, 0, 2])
+ARCS = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1], [1, 1, 0, 0]], dtype=torch.bool)
+TREES = [
+    Case(
+        f"{kind} tree, {roots}",
+        pb.DependencyTree(projective=kind == "projective", single_root=roots == "one root"),
+        (3,),
+        (4, 4),
+    )
+    for kind in ("projective", "non-projective")
+    for roots in ("any roots", "one root")
+] + [
+    Case("tree over one word", pb.DependencyTree(single_root=True), (2,), (2, 2)),
+    Case("tree, two batch dimensions", pb.DependencyTree(), (2, 2), (3, 3)),
+    Case("projective tree, no batch", pb.DependencyTree(projective=True), (), (4, 4)),
+    Case("tree, lengths", pb.DependencyTree(WORDS), (3,), (4, 4)),
+    Case("tree, one root, lengths", pb.DependencyTree(WORDS, single_root=True), (3,), (4, 4)),
+    Case("projective tree, lengths", pb.DependencyTree(WORDS, projective=True), (3,), (4, 4)),
+    Case("tree, mask", pb.DependencyTree(mask=ARCS), (3,), (4, 4)),
+    Case(
+        "projective tree, one root, mask", pb.DependencyTree(mask=ARCS, projective=True, single_root=True), (3,), (4, 4)
+    ),
+]
 STRUCTURES = FLAT + TREES
 LOG_LINEAR = [case for case in STRUCTURES if isinstance(case.structure, pb.LogLinear)]
 

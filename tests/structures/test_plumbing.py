@@ -7,10 +7,10 @@ import tracemalloc
 
 import pytest
 import torch
-from families import LOG_LINEAR, STRUCTURES
 from torch.testing import assert_close
 
 import pullback as pb
+from families import LOG_LINEAR, STRUCTURES
 from pullback.structures import _bridge
 
 COMPILED = [case for case in STRUCTURES if not isinstance(case.structure, pb.Oracle)]
@@ -69,7 +69,11 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(two_threads):
 def test_several_python_threads_may_call_at_once(two_threads):
     work = large_work()
     expected, wrong = work(), []
-    threads = [threading.Thread(target=lambda: wrong.extend(not torch.equal(work(), expected) for _ in range(10))) for _ in range(4)]
+
+    def repeat():
+        wrong.extend(not torch.equal(work(), expected) for _ in range(10))
+
+    threads = [threading.Thread(target=repeat) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -82,18 +86,19 @@ def test_a_forked_child_works_after_its_parent_has(two_threads):
     work = large_work()
     expected = work()
     child = os.fork()
-    if child == 0:
-        torch.set_num_threads(2)
-        _bridge._pool().submit(int).result()
-        os._exit(0 if torch.equal(work(), expected) else 1)
+    if child == 0:  # compared by NumPy: torch's own threads do not survive a fork
+        os._exit(0 if _bridge._threads is None and (work().numpy() == expected.numpy()).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_backward_runs_in_autograd_threads_and_under_anomaly_detection():
-    scores = torch.randn(8, 6, requires_grad=True)
-    with torch.autograd.detect_anomaly(check_nan=True):
-        pb.Categorical().sparsemap(scores).square().sum().backward()
-    assert scores.grad.isfinite().all()
+def test_backward_may_run_in_another_thread_than_forward(two_threads):
+    scores = torch.randn(64, 5000, requires_grad=True)
+    loss = pb.Categorical().sparsemap(scores).square().sum()
+    (expected,) = torch.autograd.grad(loss, scores, retain_graph=True)
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    thread.join(timeout=60)
+    assert torch.equal(scores.grad, expected)
 
 
 class Sums(torch.utils.data.Dataset):

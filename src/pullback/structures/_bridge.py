@@ -94,7 +94,7 @@ def instances(tensor: Tensor, event_dims: int) -> NDArray[Any]:
 
 
 def over_batch(kernel: Kernel, *arguments: Any, batch: int, work: float) -> int:
-    """The first instance that `kernel(*arguments, lo, hi)` reports over `range(batch)`, or −1.
+    """What `kernel(*arguments, lo, hi)` reports over `range(batch)`: the first instance it could not solve, or −1.
 
     `work` estimates the nanoseconds in all: below 0.3 ms a second thread costs more than it brings.  Each instance
     is computed by one thread, so the answer does not depend on how many there are.
@@ -105,7 +105,7 @@ def over_batch(kernel: Kernel, *arguments: Any, batch: int, work: float) -> int:
     cuts = [batch * i // threads for i in range(threads + 1)]
     jobs = [_pool().submit(kernel, *arguments, lo, hi) for lo, hi in itertools.pairwise(cuts[1:])]
     reports = [kernel(*arguments, 0, cuts[1]), *(job.result() for job in jobs)]
-    return next((int(report) for report in reports if report >= 0), -1)
+    return next((int(report) for report in reports if report != -1), -1)
 
 
 _threads: ThreadPoolExecutor | None = None

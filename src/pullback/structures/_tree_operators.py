@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pullback import kernels
 from pullback.structures._bridge import Kernel, instances, name_example, operator, over_batch
+from pullback.structures._projection import ConvergenceError
 
 KIND = "bool projective, bool single_root"
 
@@ -23,12 +24,12 @@ def arcs_in_use(lengths: Tensor, size: int) -> Tensor:
     return inside.unsqueeze(-1) & words.unsqueeze(-2) & (nodes.unsqueeze(-1) != nodes)
 
 
-def _run(kernel: Kernel, scores: Tensor, lengths: Tensor, *rest: Any, work: float) -> None:
+def run(kernel: Kernel, scores: Tensor, lengths: Tensor, *rest: Any, work: float) -> None:
     """A kernel over a batch of trees, with `work` nanoseconds for each, or an error naming the example it failed at."""
     batch = lengths.numel()
-    failed = over_batch(
-        kernel, instances(scores, 2), instances(lengths, 0), *rest, batch=batch, work=work * batch
-    )
+    failed = over_batch(kernel, instances(scores, 2), instances(lengths, 0), *rest, batch=batch, work=work * batch)
+    if failed <= -2:
+        raise ConvergenceError(f"DependencyTree: the projection of {name_example(-2 - failed, lengths.shape)} failed.")
     if failed >= 0:
         example = name_example(failed, lengths.shape)
         used = scores.masked_fill(~arcs_in_use(lengths, scores.shape[-1]), 0).reshape(batch, -1)[failed]
@@ -44,15 +45,15 @@ def _argmax(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool
     size = scores.shape[-1]
     heads = lengths.new_empty(*lengths.shape, size)
     kernel = kernels.eisner.argmax if projective else kernels.arborescence.argmax
-    _run(kernel, scores, lengths, single_root, instances(heads, 1), work=size**3 if projective else 4 * size**2)
+    run(kernel, scores, lengths, single_root, instances(heads, 1), work=size**3 if projective else 4 * size**2)
     return _arcs(heads, lengths, scores)
 
 
 def _arcs(heads: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
     """Heads (*batch, n + 1) as arc matrices, in the dtype of `like`."""
-    arcs = like.new_empty(*heads.shape, heads.shape[-1])
-    kernels.heads.write_arcs(instances(heads, 1), instances(lengths, 0), instances(arcs, 2), 0, lengths.numel())
-    return arcs
+    matrix = like.new_empty(*heads.shape, heads.shape[-1])
+    kernels.heads.write_arcs(instances(heads, 1), instances(lengths, 0), instances(matrix, 2), 0, lengths.numel())
+    return matrix
 
 
 def _like_scores(scores: Tensor, *_: Any) -> Tensor:
@@ -65,9 +66,9 @@ argmax = operator(f"tree_argmax(Tensor scores, Tensor lengths, {KIND}) -> Tensor
 def _sample(scores: Tensor, lengths: Tensor, seeds: Tensor, count: int, projective: bool, single_root: bool) -> Tensor:
     size = scores.shape[-1]
     heads = lengths.new_empty(*lengths.shape, count, size)
-    kernel = kernels.inside_outside.sample if projective else kernels.wilson.sample
+    kernel = kernels.inside_outside.sample if projective else kernels.tree_sampling.sample
     rest = (single_root, instances(seeds, 0), instances(heads, 2))
-    _run(kernel, scores, lengths, *rest, work=size**3 + 10 * count * size**2)
+    run(kernel, scores, lengths, *rest, work=size**3 + 10 * count * size**2)
     return _arcs(heads, lengths.unsqueeze(-1).expand(heads.shape[:-1]).contiguous(), scores)
 
 
@@ -87,7 +88,7 @@ def _topk(scores: Tensor, lengths: Tensor, k: int, projective: bool, single_root
     counts = torch.empty_like(lengths)
     kernel = kernels.eisner_topk.topk if projective else kernels.arborescence.topk
     rest = (single_root, k, instances(heads, 2), instances(values, 1), instances(counts, 0))
-    _run(kernel, scores, lengths, *rest, work=k * size**3)
+    run(kernel, scores, lengths, *rest, work=k * size**3)
     found = torch.arange(k) < counts.unsqueeze(-1)
     return _arcs(heads, torch.where(found, lengths.unsqueeze(-1), 0), scores), counts
 
@@ -102,9 +103,7 @@ topk = operator(f"tree_topk(Tensor scores, Tensor lengths, int k, {KIND}) -> (Te
 def _contains(arcs: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
     answer = torch.empty(lengths.shape, dtype=torch.bool)
     rest = (single_root, projective, instances(answer, 0))
-    over_batch(
-        kernels.heads.are_trees, instances(arcs, 2), instances(lengths, 0), *rest, batch=lengths.numel(), work=0
-    )
+    over_batch(kernels.heads.are_trees, instances(arcs, 2), instances(lengths, 0), *rest, batch=lengths.numel(), work=0)
     return answer
 
 
@@ -121,7 +120,7 @@ contains = operator(
 def _log_partition(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
     value = scores.new_empty(lengths.shape)
     room = kernels.inside_outside if projective else kernels.matrix_tree
-    _run(room.log_partition, scores, lengths, single_root, instances(value, 0), work=scores.shape[-1] ** 3)
+    run(room.log_partition, scores, lengths, single_root, instances(value, 0), work=scores.shape[-1] ** 3)
     return value
 
 
@@ -139,7 +138,7 @@ def _partition_and_marginals(
     value, marginals = scores.new_empty(lengths.shape), torch.empty_like(scores)
     room = kernels.inside_outside if projective else kernels.matrix_tree
     rest = (single_root, instances(value, 0), instances(marginals, 2))
-    _run(room.log_partition_and_marginals, scores, lengths, *rest, work=2 * scores.shape[-1] ** 3)
+    run(room.log_partition_and_marginals, scores, lengths, *rest, work=2 * scores.shape[-1] ** 3)
     return value, marginals
 
 
@@ -170,13 +169,11 @@ partition_and_marginals = operator(
 )
 
 
-def _hessian_product(
-    scores: Tensor, lengths: Tensor, direction: Tensor, projective: bool, single_root: bool
-) -> Tensor:
+def _hessian_product(scores: Tensor, lengths: Tensor, direction: Tensor, projective: bool, single_root: bool) -> Tensor:
     product = torch.empty_like(scores)
     room = kernels.inside_outside if projective else kernels.matrix_tree
     rest = (single_root, instances(direction.to(scores.dtype), 2), instances(product, 2))
-    _run(room.hessian_product, scores, lengths, *rest, work=4 * scores.shape[-1] ** 3)
+    run(room.hessian_product, scores, lengths, *rest, work=4 * scores.shape[-1] ** 3)
     return product
 
 

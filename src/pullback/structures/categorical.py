@@ -9,7 +9,7 @@ from torch import Tensor
 from pullback.structures import _simplex_operators as simplex
 from pullback.structures._bridge import check
 from pullback.structures._items import are_subsets
-from pullback.structures._structure import Simplex, Support, restrict_items
+from pullback.structures._structure import Simplex, Support, _broadcasts, restrict_items
 
 _REFUSED = "Categorical: the scores of example {example} contain NaN or +inf, or all are -inf; expected a finite score."
 
@@ -47,9 +47,15 @@ class Categorical(Simplex):
             if direct is not None:
                 return direct(scores)
         scores = self.restrict(scores)
-        orders = torch.as_tensor(alpha, dtype=torch.float64, device=scores.device).expand(scores.shape[:-1])
-        check(orders.detach() >= 1, "Categorical: alpha{example} is below 1 or NaN; expected numbers ≥ 1.")
-        return simplex.entmax(scores, orders)  # type: ignore[no-any-return]
+        orders = torch.as_tensor(alpha, dtype=torch.float64, device=scores.device)
+        if not _broadcasts(orders.shape, scores.shape[:-1]):
+            raise ValueError(
+                f"Categorical: alpha has shape {tuple(orders.shape)}; expected one that broadcasts to the batch, "
+                f"{tuple(scores.shape[:-1])}."
+            )
+        inside = (orders.detach() >= 1) & (orders.detach() < torch.inf)
+        check(inside, "Categorical: alpha{example} is below 1 or not finite; expected numbers ≥ 1.")
+        return simplex.entmax(scores, orders.expand(scores.shape[:-1]))  # type: ignore[no-any-return]
 
     def _entmax15(self, scores: Tensor) -> Tensor:
         return simplex.entmax15(self.restrict(scores))  # type: ignore[no-any-return]

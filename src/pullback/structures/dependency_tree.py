@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from pullback.structures import _tree_operators as trees
+from pullback.structures import _tree_projections as projections
+from pullback.structures._projection import Projection
 from pullback.structures._structure import LogLinear, check_lengths, check_mask
 
 
@@ -51,6 +53,24 @@ class DependencyTree(LogLinear):
     def argmax(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores.detach())
         return trees.argmax(scores, lengths, self.projective, self.single_root)
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective."""
+        scores, lengths = self._prepare(scores)
+        by = projections.by_trees if self.projective else projections.by_cuts
+        return by(scores, lengths, self.single_root)[0]  # type: ignore[no-any-return]
+
+    def _project(self, scores: Tensor, *, spanning: bool = False) -> Projection:
+        if not self.projective:
+            return super()._project(scores, spanning=spanning)
+        prepared, lengths = self._prepare(scores)
+        found = projections.by_trees(prepared, lengths, self.single_root)
+        _, heads, probabilities, count, gap, iterations = found
+        most = int(count.max()) if count.numel() else 0
+        heads, probabilities = heads[..., :most, 1:].long(), probabilities[..., :most]
+        inside = torch.arange(heads.shape[-1], device=heads.device) < lengths[..., None, None]
+        vertices = self.arcs(torch.where(inside & (probabilities > 0).unsqueeze(-1), heads, -1)).to(scores)
+        return Projection(vertices, probabilities, count, iterations, gap, torch.ones_like(count, dtype=torch.bool))
 
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
@@ -95,7 +115,7 @@ class DependencyTree(LogLinear):
         return torch.cat(every)
 
     def _enumerate_words(self, n: int, size: int) -> Tensor:
-        heads = torch.tensor(list(itertools.product(range(n + 1), repeat=n)), dtype=torch.long).reshape(-1, n)
+        heads = torch.tensor(list(itertools.product(range(n + 1), repeat=n)), dtype=torch.long)
         arcs = torch.zeros(len(heads), size, size)
         arcs[:, :, 1 : n + 1] = torch.nn.functional.one_hot(heads, size).mT.to(arcs.dtype)
         words = torch.full((len(heads),), n)
@@ -133,9 +153,7 @@ class DependencyTree(LogLinear):
         """Scores as the kernels read them, and one length per example."""
         scores = super().restrict(scores)
         if scores.shape[-1] != scores.shape[-2]:
-            raise ValueError(
-                f"DependencyTree: scores have shape {tuple(scores.shape)}; expected (..., n + 1, n + 1)."
-            )
+            raise ValueError(f"DependencyTree: scores have shape {tuple(scores.shape)}; expected (..., n + 1, n + 1).")
         if self.mask is not None:
             check_mask("DependencyTree", self.mask, scores)
             scores = scores.masked_fill(~self.mask.to(scores.device), -torch.inf)
