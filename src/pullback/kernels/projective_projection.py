@@ -179,9 +179,9 @@ def sparsemap(
 ):
     """The nearest point of the hull, the trees it mixes, and how the search ended.
 
-    point (batch, N, N); heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on.  Capacity
-    n² − n + 1 always suffices, 16 n nearly always; trees beyond it are not written, though counted.  Stops at gap ≤ tolerance · max(1, max |s|), the
-    gap being ⟨s − μ, argmax(s − μ) − μ⟩.  Each iteration costs O(n³ + count² + count · n).
+    point (batch, N, N); heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on.  There
+    are never more than n² − n + 1 trees; those beyond the capacity are counted but not written.  Stops at gap ≤
+    tolerance · max(1, max |s|), the gap being ⟨s − μ, argmax(s − μ) − μ⟩.  O(n³ + count² + count · n) an iteration.
     """
     size = scores.shape[1]
     work = _workspace(size)
