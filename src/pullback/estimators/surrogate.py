@@ -44,17 +44,18 @@ class Surrogate(Estimator):
             return evaluate(structure, downstream, point)
         label = _Label(self, structure, scores.detach(), point, downstream)
         if self._starts_forward:
-            point = _Latent.apply(scores, point, label)
+            point = _Latent.apply(scores, point, label)  # type: ignore[no-untyped-call]
         losses = evaluate(structure, downstream, point)
         label.losses = losses.detach()
-        tapped: Tensor = _Tap.apply(losses, scores, label)
+        tapped: Tensor = _Tap.apply(losses, scores, label)  # type: ignore[no-untyped-call]
         return tapped
 
     def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
         if not (self._starts_forward and self.descent.evaluations == 1):
             return super().__call__(structure, scores)
         point = self.forward.predict(structure, scores.detach())
-        latent: Tensor = _Latent.apply(scores, point, _Label(self, structure, scores.detach(), point, None))
+        label = _Label(self, structure, scores.detach(), point, None)
+        latent: Tensor = _Latent.apply(scores, point, label)  # type: ignore[no-untyped-call]
         return latent
 
     def target(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:

@@ -24,7 +24,7 @@ def train(settings: Settings, on_step: Callable[[], None] = lambda: None) -> Ite
     model = clusters.make_model(settings.clusters, settings.features, estimator)
     optimizer = torch.optim.Adam(model.parameters(), settings.learning_rate)
     started, seconds = time.perf_counter(), 0.0
-    calls = _count_evaluations(model)
+    calls = _count_evaluations(model.get_submodule("decoder"))
     for step in range(1, settings.steps + 1):
         loss = model.loss(training.x, training.y).mean()
         optimizer.zero_grad()
@@ -73,7 +73,7 @@ def _share(true: torch.Tensor) -> float:
     return float(true.float().mean())
 
 
-def _count_evaluations(model: pb.LatentStructureModel) -> Callable[[], int]:
+def _count_evaluations(decoder: torch.nn.Module) -> Callable[[], int]:
     """How often the decoder has run in training mode."""
     calls = 0
 
@@ -81,5 +81,5 @@ def _count_evaluations(model: pb.LatentStructureModel) -> Callable[[], int]:
         nonlocal calls
         calls += module.training
 
-    model.decoder.register_forward_hook(count)  # type: ignore[union-attr]
+    decoder.register_forward_hook(count)
     return lambda: calls

@@ -42,7 +42,7 @@ def _sparsemax(scores: Tensor) -> Tensor:
 
 def _differentiate_sparsemax(ctx: Any, gradient: Tensor) -> Tensor:
     (point,) = ctx.saved_tensors
-    return center(point, gradient)  # type: ignore[no-any-return]
+    return center(point, gradient)
 
 
 sparsemax = operator(
@@ -87,7 +87,7 @@ def _entmax15(scores: Tensor) -> Tensor:
 
 def _differentiate_entmax15(ctx: Any, gradient: Tensor) -> Tensor:
     (point,) = ctx.saved_tensors
-    return entmax15_backward(point, gradient)  # type: ignore[no-any-return]
+    return entmax15_backward(point, gradient)
 
 
 entmax15 = operator(

@@ -34,7 +34,7 @@ class Categorical(Simplex):
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """Sparsemax: the nearest point of the simplex.  O(n).  Reference: Martins and Astudillo (2016)."""
-        return simplex.sparsemax(self.restrict(scores))  # type: ignore[no-any-return]
+        return simplex.sparsemax(self.restrict(scores))
 
     def entmax(self, scores: Tensor, alpha: float | Tensor) -> Tensor:
         """α-entmax, α ≥ 1: softmax at 1, sparsemax at 2, sparse for any α > 1.  Reference: Peters et al. (2019).
@@ -55,10 +55,10 @@ class Categorical(Simplex):
             )
         inside = (orders.detach() >= 1) & (orders.detach() < torch.inf)
         check(inside, "Categorical: alpha{example} is below 1 or not finite; expected numbers ≥ 1.")
-        return simplex.entmax(scores, orders.expand(scores.shape[:-1]))  # type: ignore[no-any-return]
+        return simplex.entmax(scores, orders.expand(scores.shape[:-1]))
 
     def _entmax15(self, scores: Tensor) -> Tensor:
-        return simplex.entmax15(self.restrict(scores))  # type: ignore[no-any-return]
+        return simplex.entmax15(self.restrict(scores))
 
     def support(self, scores: Tensor) -> Support:
         point = self.sparsemap(scores)

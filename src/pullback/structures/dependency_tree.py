@@ -58,7 +58,7 @@ class DependencyTree(LogLinear):
         """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective."""
         scores, lengths = self._prepare(scores)
         by = projections.by_trees if self.projective else projections.by_cuts
-        return by(scores, lengths, self.single_root)[0]  # type: ignore[no-any-return]
+        return by(scores, lengths, self.single_root)[0]
 
     def _project(self, scores: Tensor, *, spanning: bool = False) -> Projection:
         if not self.projective:
