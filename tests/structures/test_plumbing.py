@@ -150,11 +150,62 @@ def test_an_operator_without_a_derivative_says_so():
     assert not pb.Categorical().argmax(scores).requires_grad
 
 
+def rows(*shape, grad=True):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_(grad)
+
+
+ONE, TWO = torch.tensor([1, 1]), torch.tensor([2, 2])
+WORDS = torch.tensor([3, 2])
+POINT = rows(2, 4, grad=False).softmax(-1)
+NONPROJECTIVE, PROJECTIVE = (
+    torch.ops.pullback.tree_project(rows(2, 4, 4, grad=False), WORDS, False),
+    torch.ops.pullback.projective_tree_project(rows(2, 4, 4, grad=False), WORDS, False),
+)
 OPERATORS = {
     "check": (torch.ones(3, dtype=torch.bool), "message"),
+    "sparsemax": (rows(2, 4),),
+    "sparsemax_backward": (POINT, rows(2, 4)),
+    "entmax15": (rows(2, 4),),
+    "entmax15_backward": (POINT, rows(2, 4)),
+    "entmax": (rows(2, 4), torch.tensor([1.2, 1.7], dtype=torch.float64, requires_grad=True)),
+    "entmax_backward": (POINT, torch.tensor([1.2, 1.7], dtype=torch.float64), rows(2, 4, grad=False)),
+    "subset_argmax": (rows(2, 4, grad=False), ONE, TWO),
+    "subset_project": (rows(2, 4), ONE, TWO),
+    "subset_project_backward": (rows(2, 4, grad=False), ONE, TWO, POINT, rows(2, 4)),
+    "subset_partition_and_marginals": (rows(2, 4), ONE, TWO),
+    "subset_hessian_product": (rows(2, 4, grad=False), ONE, TWO, rows(2, 4, grad=False)),
+    "subset_sample": (rows(2, 4, grad=False), ONE, TWO, torch.rand(2, 3, 4, dtype=torch.float64)),
+    "tree_argmax": (rows(2, 4, 4, grad=False), WORDS, False, True),
+    "tree_sample": (rows(2, 4, 4, grad=False), WORDS, torch.tensor([5, 6]), 3, True, False),
+    "tree_topk": (rows(2, 4, 4, grad=False), WORDS, 3, False, False),
+    "tree_contains": (pb.DependencyTree(WORDS).argmax(rows(2, 4, 4)), WORDS, False, False),
+    "tree_log_partition": (rows(2, 4, 4, grad=False), WORDS, False, False),
+    "tree_partition_and_marginals": (rows(2, 4, 4), WORDS, True, False),
+    "tree_hessian_product": (rows(2, 4, 4, grad=False), WORDS, rows(2, 4, 4, grad=False), False, True),
+    "tree_project": (rows(2, 4, 4), WORDS, True),
+    "tree_project_backward": (rows(2, 4, 4), WORDS, *NONPROJECTIVE),
+    "projective_tree_project": (rows(2, 4, 4), WORDS, True),
+    "projective_tree_project_backward": (
+        rows(2, 4, 4, grad=False),
+        WORDS,
+        PROJECTIVE[1],
+        PROJECTIVE[3],
+        rows(2, 4, 4),
+        False,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators_are_registered_as_pytorch_wants_them(name):
     torch.library.opcheck(getattr(torch.ops.pullback, name).default, OPERATORS[name])
+
+
+def test_no_operator_is_left_out():
+    names = {
+        name.split("::")[1].split(".")[0]
+        for name in torch._C._dispatch_get_all_op_names()
+        if name.startswith("pullback::")
+    }
+    assert names == set(OPERATORS)

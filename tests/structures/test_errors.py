@@ -1,0 +1,92 @@
+"""Bad input is refused with a sentence that names the argument, what came and what was expected."""
+
+import pytest
+import torch
+
+import pullback as pb
+
+CATEGORICAL, BINARY, SUBSET, TREE = pb.Categorical(), pb.Binary(), pb.Subset(2), pb.DependencyTree()
+ITEMS = pytest.mark.parametrize("kind", [pb.Categorical, pb.Binary, pb.Subset.at_most], ids=lambda k: k.__qualname__)
+
+
+def make(kind, **facts):
+    return kind(1, **facts) if kind == pb.Subset.at_most else kind(**facts)
+
+
+@pytest.mark.parametrize("structure", [CATEGORICAL, BINARY, SUBSET, TREE], ids=lambda s: type(s).__name__)
+def test_scores_of_a_wrong_type_or_rank(structure):
+    with pytest.raises(TypeError, match=r"scores are a list; expected a torch\.Tensor"):
+        structure.sparsemap([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"scores have dtype torch\.int64; expected a floating dtype"):
+        structure.sparsemap(torch.zeros(3, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"scores have shape \(\); expected at least"):
+        structure.sparsemap(torch.tensor(1.0))
+    with pytest.raises(ValueError, match="expected at least one part"):
+        structure.sparsemap(torch.zeros(3, 0, 0))
+
+
+@ITEMS
+def test_lengths_out_of_range_or_of_a_wrong_dtype_or_shape(kind):
+    for lengths in (torch.tensor([2, 4]), torch.tensor([-1, 2])):
+        with pytest.raises(ValueError, match=r"lengths\[[01]\] is out of range; expected between 0 and 3"):
+            make(kind, lengths=lengths).sparsemap(torch.zeros(2, 3))
+    with pytest.raises(TypeError, match=r"lengths have dtype torch\.float32; expected an integer dtype"):
+        make(kind, lengths=torch.tensor([2.0, 1.0])).sparsemap(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"lengths have shape \(3,\); expected the batch shape \(2,\)"):
+        make(kind, lengths=torch.tensor([1, 1, 1])).sparsemap(torch.zeros(2, 3))
+
+
+@ITEMS
+def test_masks_of_a_wrong_dtype_or_shape(kind):
+    with pytest.raises(TypeError, match=r"mask has dtype torch\.int64; expected torch\.bool"):
+        make(kind, mask=torch.ones(3, dtype=torch.long)).sparsemap(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"mask has shape \(4,\); expected the shape of the scores, \(2, 3\)"):
+        make(kind, mask=torch.ones(4, dtype=torch.bool)).sparsemap(torch.zeros(2, 3))
+
+
+def test_a_choice_without_candidates_names_the_example():
+    scores = torch.zeros(2, 3)
+    scores[1] = -torch.inf
+    for name in ("argmax", "sparsemap", "marginals", "log_partition", "entropy", "sample"):
+        with pytest.raises(ValueError, match=r"scores of example \[1\].*-inf"):
+            getattr(CATEGORICAL, name)(scores)
+
+
+def test_counts_that_no_subset_has():
+    with pytest.raises(ValueError, match="the count is 4; expected at most the number of items, 3"):
+        pb.Subset(4).argmax(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="expected 0 ≤ low ≤ high"):
+        pb.Subset.between(3, 2)
+    with pytest.raises(ValueError, match=r"example \[1\] has 1 item\(s\) to choose from; expected at least 2"):
+        pb.Subset(2, lengths=torch.tensor([3, 1])).sparsemap(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"k has shape \(3,\); expected the batch shape \(2,\)"):
+        pb.Subset(torch.tensor([1, 1, 1])).argmax(torch.zeros(2, 3))
+    with pytest.raises(TypeError, match="expected integers"):
+        pb.Subset(1.5)
+
+
+def test_trees_that_cannot_be():
+    with pytest.raises(ValueError, match=r"scores have shape \(8, 5, 6\); expected \(\.\.\., n \+ 1, n \+ 1\)"):
+        TREE.argmax(torch.zeros(8, 5, 6))
+    with pytest.raises(ValueError, match=r"lengths\[1\] is out of range; expected between 0 and 2"):
+        pb.DependencyTree(torch.tensor([2, 3])).argmax(torch.zeros(2, 3, 3))
+    with pytest.raises(ValueError, match="k is 0"):
+        TREE.topk(torch.zeros(3, 3), 0)
+    scores = torch.zeros(2, 3, 3)
+    scores[1, 0] = -torch.inf  # nothing hangs on the root
+    for projective in (False, True):
+        for single_root in (False, True):
+            trees = pb.DependencyTree(projective=projective, single_root=single_root)
+            for name in ("argmax", "sparsemap", "marginals", "log_partition", "entropy", "sample", "support"):
+                with pytest.raises(ValueError, match=r"example \[1\] has no tree"):
+                    getattr(trees, name)(scores)
+
+
+def test_one_instance_without_a_batch_is_named_as_such():
+    with pytest.raises(ValueError, match="the instance"):
+        CATEGORICAL.sparsemap(torch.full((3,), -torch.inf))
+
+
+def test_an_alpha_below_one():
+    with pytest.raises(ValueError, match=r"alpha.*expected numbers ≥ 1"):
+        CATEGORICAL.entmax(torch.zeros(2, 3), torch.tensor([1.5, 0.5]))
