@@ -87,7 +87,10 @@ def _report(folder: Path, console: Console) -> None:
 
 
 def _catalog() -> Table:
-    table = Table("name", "kind", "gradient of the scores", "needs", "evaluations")
+    table = Table()
+    table.add_column("name", no_wrap=True)
+    for column in ("kind", "gradient of the scores", "needs", "evaluations"):
+        table.add_column(column)
     for name, entry in pb.CATALOG.items():
         table.add_row(name, entry.kind, entry.formula, entry.needs, entry.evaluations)
     return table
