@@ -30,185 +30,37 @@ filled up with words that have no other head than word 1, and change nothing.
 import numpy as np
 
 from pullback.kernels import matrix_tree_log
-from pullback.kernels._lanes import LANES, ROWS
-from pullback.kernels._vector import exp, fmax, kernel
-from pullback.kernels.elimination import adjoint, copy, dual_adjoint, dual_eliminate, eliminate
+from pullback.kernels._lanes import LANES
+from pullback.kernels._vector import kernel
+from pullback.kernels.elimination import adjoint, exchange, factorize, group, workspace
+from pullback.kernels.matrix_tree_hessian import hessian_product, hessian_product_at
 
-_LOWEST = -np.finfo(np.float64).max
-
-
-@kernel
-def _maximum(row, shift):
-    for i in range(row.shape[0]):
-        shift[i] = fmax(row[i], shift[i])
-
-
-@kernel
-def _exponentials(row, shift):
-    for i in range(row.shape[0]):
-        row[i] = exp(row[i] - shift[i])
+__all__ = [
+    "hessian_product",
+    "hessian_product_at",
+    "linearize",
+    "log_partition",
+    "log_partition_and_marginals",
+]
 
 
 @kernel
-def _accumulate(row, total):
-    for i in range(row.shape[0]):
-        total[i] += row[i]
+def _unpack(x, n, lane, out):
+    for h in range(n + 1):
+        for m in range(n + 1):
+            out[h, m] = x[h, m, lane]
 
 
 @kernel
-def _scale(row, factor):
-    for i in range(row.shape[0]):
-        row[i] *= factor[i]
-
-
-@kernel
-def _pack(source, n, size, lane, target):
-    """Writes the arcs among n words into a lane; False if one is NaN or +∞.
-
-    The others get −∞, but the words n + 1 … size hang from word 1 with a score of zero, and word 1 from the root.
-    """
-    valid = True
-    for h in range(size + 1):
-        row = target[h]
-        for m in range(size + 1):
-            row[m, lane] = -np.inf
-        if h <= n:
-            for m in range(1, n + 1):
-                if m != h:
-                    x = np.float64(source[h, m])
-                    valid &= x < np.inf
-                    row[m, lane] = x
-    for m in range(n + 1, size + 1):
-        target[min(m - 1, 1), m, lane] = 0.0
-    return valid
-
-
-@kernel
-def exchanged(word, last):
-    """The word in the place of `word` once word 1 and `last` have changed places."""
-    return last if word == 1 else 1 if word == last else word
-
-
-@kernel
-def _exchange(x, size, k, lane):
-    """Makes word 1 and word k change places."""
-    for i in range(size + 1):
-        x[1, i, lane], x[k, i, lane] = x[k, i, lane], x[1, i, lane]
-    for i in range(size + 1):
-        x[i, 1, lane], x[i, k, lane] = x[i, k, lane], x[i, 1, lane]
-
-
-@kernel
-def _normalize(w, size, scale):
-    """Turns scores into weights whose columns sum to one; scale is what that takes from the log-partition."""
-    width = (size + 1) * LANES
-    rows = w.reshape(w.shape[0], w.shape[1] * LANES)
-    shift, sums = np.full(width, _LOWEST), np.zeros(width)
-    for h in range(size + 1):
-        _maximum(rows[h, :width], shift)
-    for h in range(size + 1):
-        _exponentials(rows[h, :width], shift)
-        _accumulate(rows[h, :width], sums)
-    for lane in range(LANES):
-        scale[lane], product = 0.0, 1.0
-        for i in range(LANES + lane, width, LANES):
-            scale[lane] += shift[i]
-            product *= sums[i]
-            if product > 1e250:
-                scale[lane] += np.log(product)
-                product = 1.0
-        scale[lane] += np.log(product)
-    for i in range(width):
-        sums[i] = 1.0 / sums[i] if sums[i] > 0.0 else 0.0
-    for h in range(size + 1):
-        _scale(rows[h, :width], sums)
-
-
-@kernel
-def workspace(size):
-    """Weights, elimination, adjoint; a column; and per lane: Z, the scale, the exchanged word, where it was stuck."""
-    shape = (size + ROWS, size, LANES)
-    lanes = np.zeros((2, LANES))
-    return (
-        np.empty(shape),
-        np.empty(shape),
-        np.empty(shape),
-        np.empty((size + ROWS, LANES)),
-        lanes[0],
-        lanes[1],
-        np.empty(LANES, np.int64),
-        np.empty(LANES, np.int64),
-    )
-
-
-@kernel
-def factorize(scores, lengths, single_root, first, stop, work):
-    """Weights and elimination of the instances first … stop − 1; returns the longest length.
-
-    Z is NaN where a score is, and zero where it is too small to be trusted.
-    """
-    w, x, _, c, z, scale, last, stuck = work
-    size = lengths[first:stop].max()
-    last[:] = 1
-    valid = np.ones(LANES, np.bool_)
-    for lane in range(LANES):
-        b = min(first + lane, stop - 1)  # the last instance fills the lanes that are left
-        valid[lane] = _pack(scores[b], lengths[b], size, lane, w)
-    _normalize(w, size, scale)
-    for h in range(size + 1):
-        copy(w[h], size + 1, x[h])
-    eliminate(x, size, single_root, z, stuck, c)
-    if single_root and stuck.max() > 1:
-        for lane in range(LANES):
-            if stuck[lane] > 1:
-                last[lane] = stuck[lane]
-                _exchange(w, size, last[lane], lane)
-        for h in range(size + 1):
-            copy(w[h], size + 1, x[h])
-        eliminate(x, size, single_root, z, stuck, c)
-    for lane in range(LANES):
-        if not valid[lane]:
-            z[lane] = np.nan
-        elif not lengths[min(first + lane, stop - 1)] ** 3 * 1e-291 < z[lane] < 2.0:
-            z[lane] = 0.0
-    return size
-
-
-@kernel
-def _unpack_marginals(w, a, n, size, last, lane, out):
+def _unpack_marginals(w, a, n, lane, out):
     """Writes w a; whether it is a mean of trees, n in sum (an overflow of `a` shows here)."""
-    if last > 1:
-        _exchange(w, size, last, lane)
-        _exchange(a, size, last, lane)
     total = 0.0
     for h in range(n + 1):
         for m in range(1, n + 1):
-            x = w[h, m, lane] * a[h, m, lane]
+            x = max(w[h, m, lane] * a[h, m, lane], 0.0)  # a slope below zero is one that was rounded
             out[h, m] = x
             total += x
     return abs(total - n) <= 1e-6 * n
-
-
-@kernel
-def _pack_derivative(w, g, n, size, last, lane, dw):
-    """Writes the derivative of the weights along g, w g, into a lane."""
-    for h in range(size + 1):
-        for m in range(size + 1):
-            inside = h <= n and 1 <= m <= n and h != m and w[h, m, lane] > 0.0
-            dw[h, m, lane] = w[h, m, lane] * g[exchanged(h, last), exchanged(m, last)] if inside else 0.0
-
-
-@kernel
-def _unpack_derivative(w, dw, a, da, n, last, lane, out):
-    """Writes the derivative of w a; whether it is finite."""
-    total = 0.0
-    for h in range(n + 1):
-        row = out[exchanged(h, last)]
-        for m in range(1, n + 1):
-            x = dw[h, m, lane] * a[h, m, lane] + w[h, m, lane] * da[h, m, lane]
-            row[exchanged(m, last)] = x
-            total += x
-    return np.isfinite(total)
 
 
 @kernel
@@ -221,16 +73,52 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
     """
     work = workspace(scores.shape[1])
     z, scale = work[4], work[5]
+    members = np.empty(LANES, np.int64)
     for first in range(lo, hi, LANES):
-        stop = min(first + LANES, hi)
-        factorize(scores, lengths, single_root, first, stop, work)
-        for b in range(first, stop):
+        group(first, hi, members)
+        factorize(scores, lengths, single_root, members, work)
+        for b in range(first, min(first + LANES, hi)):
             total = scale[b - first] + np.log(z[b - first])
             if z[b - first] == 0.0:
-                total = matrix_tree_log.log_partition(scores[b], lengths[b], single_root)
+                total = matrix_tree_log.log_partition(scores[b].astype(np.float64), lengths[b], single_root)
             if not total > -np.inf:
                 return b
             value[b] = total
+    return -1
+
+
+@kernel
+def _differentiate(scores, lengths, single_root, value, marginals, keep, weights, slopes, lo, hi):
+    """`linearize`, or `log_partition_and_marginals` without `keep`."""
+    work = workspace(scores.shape[1])
+    w, x, a, c, z, scale, last, _ = work
+    members = np.empty(LANES, np.int64)
+    for first in range(lo, hi, LANES):
+        group(first, hi, members)
+        size = factorize(scores, lengths, single_root, members, work)
+        adjoint(x, size, single_root, a, c)
+        for b in range(first, min(first + LANES, hi)):
+            n, lane = lengths[b], b - first
+            if last[lane] > 1:
+                exchange(w, size, last[lane], lane)
+                exchange(a, size, last[lane], lane)
+            marginals[b] = 0.0
+            value[b] = scale[lane] + np.log(z[lane])
+            linear = _unpack_marginals(w, a, n, lane, marginals[b]) and z[lane] > 0.0
+            if np.isnan(z[lane]):
+                return b
+            if keep:
+                _unpack(w, n, lane, weights[b])
+                _unpack(a, n, lane, slopes[b])
+                slopes[b, 0, 0] = 0.0 if linear else np.inf
+            if not linear:
+                answer = np.zeros((n + 1, n + 1))
+                value[b] = matrix_tree_log.log_partition_and_marginals(
+                    scores[b].astype(np.float64), n, single_root, answer
+                )
+                marginals[b, : n + 1, : n + 1] = answer
+                if value[b] == -np.inf:
+                    return b
     return -1
 
 
@@ -240,53 +128,14 @@ def log_partition_and_marginals(scores, lengths, single_root, value, marginals, 
 
     marginals (batch, N, N): zero in column 0, on the diagonal and in the padding.  Otherwise as `log_partition`.
     """
-    work = workspace(scores.shape[1])
-    w, x, a, c, z, scale, last, _ = work
-    for first in range(lo, hi, LANES):
-        stop = min(first + LANES, hi)
-        size = factorize(scores, lengths, single_root, first, stop, work)
-        adjoint(x, size, single_root, a, c)
-        for b in range(first, stop):
-            n, lane = lengths[b], b - first
-            marginals[b] = 0.0
-            total = scale[lane] + np.log(z[lane])
-            fits = _unpack_marginals(w, a, n, size, last[lane], lane, marginals[b])
-            if z[lane] == 0.0 or not (fits or np.isnan(z[lane])):
-                total = matrix_tree_log.log_partition_and_marginals(scores[b], n, single_root, marginals[b])
-            if not total > -np.inf:
-                return b
-            value[b] = total
-    return -1
+    nothing = np.empty((0, 0, 0))
+    return _differentiate(scores, lengths, single_root, value, marginals, False, nothing, nothing, lo, hi)
 
 
 @kernel
-def hessian_product(scores, lengths, single_root, g, out, lo, hi):
-    """The derivative of each instance's marginals along g; as they are a gradient, also their transposed derivative.
+def linearize(scores, lengths, single_root, value, marginals, weights, slopes, lo, hi):
+    """`log_partition_and_marginals`, also writing what `matrix_tree_hessian.hessian_product_at` differentiates with.
 
-    g, out (batch, N, N); what g holds in column 0, on the diagonal and in the padding is never read, and out is zero
-    there.  O(n³) each, about three times `log_partition_and_marginals`.  Otherwise as `log_partition`.
+    weights, slopes (batch, N, N), float64, the factors of the marginals; nothing is written into their padding.
     """
-    work = workspace(scores.shape[1])
-    w, x, a, c, z, _, last, _ = work
-    dw, dx, da, dc = np.empty_like(w), np.empty_like(w), np.empty_like(w), np.empty_like(c)
-    for first in range(lo, hi, LANES):
-        stop = min(first + LANES, hi)
-        size = factorize(scores, lengths, single_root, first, stop, work)
-        for lane in range(LANES):
-            b = min(first + lane, stop - 1)
-            _pack_derivative(w, g[b], lengths[b], size, last[lane], lane, dw)
-        for h in range(size + 1):
-            copy(w[h], size + 1, x[h])
-            copy(dw[h], size + 1, dx[h])
-        dual_eliminate(x, dx, size, single_root, c, dc)
-        dual_adjoint(x, dx, size, single_root, a, da, c, dc)
-        for b in range(first, stop):
-            n, lane = lengths[b], b - first
-            out[b] = 0.0
-            fits = _unpack_derivative(w, dw, a, da, n, last[lane], lane, out[b])
-            if np.isnan(z[lane]):
-                return b
-            if z[lane] == 0.0 or not fits:
-                if not matrix_tree_log.hessian_product(scores[b], g[b], n, single_root, out[b]):
-                    return b
-    return -1
+    return _differentiate(scores, lengths, single_root, value, marginals, True, weights, slopes, lo, hi)

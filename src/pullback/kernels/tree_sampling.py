@@ -21,7 +21,7 @@ from pullback.kernels import matrix_tree_log
 from pullback.kernels._lanes import LANES
 from pullback.kernels._random import uniform
 from pullback.kernels._vector import kernel
-from pullback.kernels.matrix_tree import exchanged, factorize, workspace
+from pullback.kernels.elimination import exchanged, factorize, group, workspace
 
 
 @kernel
@@ -132,11 +132,11 @@ def sample(scores, lengths, single_root, seeds, heads, lo, hi):
     w, x, z, last = work[0], work[1], work[4], work[6]
     log_w, log_x = np.empty((size, size)), np.empty((size, size))
     tree, through, outside = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-    terms, random = np.empty(size + 1), np.empty(1, np.uint64)
+    terms, random, members = np.empty(size + 1), np.empty(1, np.uint64), np.empty(LANES, np.int64)
     for first in range(lo, hi, LANES):
-        stop = min(first + LANES, hi)
-        factorize(scores, lengths, single_root, first, stop, work)
-        for b in range(first, stop):
+        group(first, hi, members)
+        factorize(scores, lengths, single_root, members, work)
+        for b in range(first, min(first + LANES, hi)):
             n, lane = lengths[b], b - first
             heads[b] = 0
             if np.isnan(z[lane]):

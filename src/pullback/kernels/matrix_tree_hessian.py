@@ -1,0 +1,246 @@
+"""The derivative of the marginals of non-projective trees: in closed form where that is accurate, else by sweeps.
+
+The Laplacian L has Σ_h w[h, m] on its diagonal and −w[h, m] elsewhere; with one root, the root's weights leave the
+diagonal and replace row 1 (Koo et al., 2007).  As log Z = log det L, the slopes a = ∂ log Z/∂w are differences of two
+entries of L⁻¹, and the other way round, with C = (L⁻¹)ᵀ,
+
+    C[h, m] = a[0, m] − a[h, m];        with one root, C[1, m] = a[0, m] and C[h, m] = a[1, m] − a[h, m].
+
+Along dw = w g the derivative of C is −C dLᵀ C, two products of matrices, and d(w a) = dw a + w da is the answer.  The
+differences are harmless while no slope is large.  Large slopes come with scores that favor cycles; then the sweeps
+of `elimination` are taken along g as well.
+"""
+
+import numpy as np
+
+from pullback.kernels import matrix_tree_log
+from pullback.kernels._lanes import COLUMNS, LANES, ROWS, dual_products, move, multiply
+from pullback.kernels._vector import fmax, kernel
+from pullback.kernels.elimination import copy, exchanged, factorize, group, workspace
+
+_MODERATE = 256.0  # the error of the closed form was seen to be about this many times the rounding error
+
+
+@kernel
+def _largest(row, largest):
+    for m in range(row.shape[0]):
+        largest = fmax(row[m], largest)
+    return largest
+
+
+@kernel
+def _are_moderate(slopes, n):
+    largest = slopes[0, 0]  # +∞ where the slopes are not known
+    for h in range(n + 1):
+        largest = _largest(slopes[h, 1 : n + 1], largest)
+    return largest <= _MODERATE
+
+
+@kernel
+def _derivative(w, g, minus_dw, total):
+    """A row of −dw = −w g, and dw added to `total`; where there is no weight, g may be anything."""
+    for m in range(w.shape[0]):
+        x = w[m] * g[m] if w[m] > 0.0 else 0.0
+        minus_dw[m] = -x
+        total[m] += x
+
+
+@kernel
+def _difference(x, y, out):
+    for m in range(x.shape[0]):
+        out[m] = x[m] - y[m]
+
+
+@kernel
+def _answer(w, g, slopes, dslopes, shift, out):
+    """A row of d(w a)."""
+    for m in range(w.shape[0]):
+        x = w[m] * (g[m] * slopes[m] + (dslopes[m] - shift[m]))
+        out[m] = x if w[m] > 0.0 else 0.0
+
+
+@kernel
+def closed_form(w, slopes, g, n, single_root, work, out):
+    """Writes the derivative of the marginals w a of one instance along g."""
+    inverse, laplacian, product, diagonal = work[0], work[1], work[2], work[3, 0, : n + 1]
+    size = n + 1
+    first = 1 if single_root else 0
+    for h in range(size):
+        _difference(slopes[first, :size], slopes[h, :size], inverse[h, :size])
+        if h <= first:
+            diagonal[:] = 0.0  # with one root, the root's arcs do not count there
+        _derivative(w[h, :size], g[h, :size], laplacian[h, :size], diagonal)
+    for m in range(1, size):
+        laplacian[m, m] = diagonal[m]
+    if single_root:
+        inverse[1, :size] = slopes[0, :size]
+        laplacian[1, :size] = -laplacian[0, :size]
+    inverse[0, :size] = laplacian[0, :size] = 0.0
+    multiply(laplacian, True, inverse, size, product)
+    multiply(inverse, False, product, size, laplacian)
+    for m in range(size):
+        diagonal[m] = laplacian[m, m]
+    if single_root:
+        diagonal[1] = 0.0
+        _difference(diagonal, laplacian[1, :size], laplacian[0, :size])
+        laplacian[1, :size] = 0.0
+    for h in range(size):
+        _answer(w[h, :size], g[h, :size], slopes[h, :size], laplacian[h, :size], diagonal, out[h, :size])
+
+
+@kernel
+def dual_eliminate(x, dx, size, single_root, c, dc):
+    """`eliminate` with derivatives; the pivots are known to be positive."""
+    n = x.shape[1]
+    d, dd = np.empty(LANES), np.empty(LANES)
+    for k in range(size, 0, -1):
+        move(c, 0, 1, x, k, n, k)
+        move(dc, 0, 1, dx, k, n, k)
+        for h in range(0, k, ROWS):
+            dual_products(c, dc, h, x, dx, h * n + k + 1, n, 1, x, dx, (k + 1) * n + k, n, size - k)
+        for lane in range(LANES):
+            d[lane] = dd[lane] = 0.0
+        for h in range(1 if single_root and k > 1 else 0, k):
+            for lane in range(LANES):
+                d[lane] += c[h, lane]
+                dd[lane] += dc[h, lane]
+        for lane in range(LANES):
+            x[k, k, lane], dx[k, k, lane] = d[lane], dd[lane]
+            d[lane] = 1.0 / d[lane]
+        for h in range(k):
+            for lane in range(LANES):
+                p = c[h, lane] * d[lane]
+                x[h, k, lane] = p
+                dx[h, k, lane] = (dc[h, lane] - p * dd[lane]) * d[lane]
+        move(c, 0, 1, x, k * n, 1, k)
+        move(dc, 0, 1, dx, k * n, 1, k)
+        for m in range(0, k, ROWS):
+            dual_products(c, dc, m, x, dx, (k + 1) * n + m, 1, n, x, dx, k * n + k + 1, 1, size - k)
+        move(x, k * n, 1, c, 0, 1, k)
+        move(dx, k * n, 1, dc, 0, 1, k)
+
+
+@kernel
+def dual_adjoint(x, dx, size, single_root, a, da, c, dc):
+    """`adjoint` with derivatives."""
+    n = x.shape[1]
+    mean, dmean = np.empty(LANES), np.empty(LANES)
+    a[0, 0] = da[0, 0] = 0.0
+    for k in range(1, size + 1):
+        c[:k] = dc[:k] = 0.0
+        for h in range(0, k, ROWS):
+            dual_products(c, dc, h, a, da, h * n, n, 1, x, dx, k * n, 1, k)
+        for lane in range(LANES):
+            mean[lane] = dmean[lane] = 0.0
+        for h in range(k):
+            for lane in range(LANES):
+                mean[lane] += x[h, k, lane] * c[h, lane]
+                dmean[lane] += x[h, k, lane] * dc[h, lane] + dx[h, k, lane] * c[h, lane]
+        for h in range(k):
+            one = 0.0 if single_root and h == 0 and k > 1 else 1.0
+            for lane in range(LANES):
+                slope = (c[h, lane] + one * (1.0 - mean[lane])) / x[k, k, lane]
+                a[h, k, lane] = slope
+                da[h, k, lane] = (dc[h, lane] - one * dmean[lane] - slope * dx[k, k, lane]) / x[k, k, lane]
+        c[:k] = dc[:k] = 0.0
+        for m in range(0, k, ROWS):
+            dual_products(c, dc, m, a, da, m, 1, n, x, dx, k, n, k)
+        move(a, k * n, 1, c, 0, 1, k)
+        move(da, k * n, 1, dc, 0, 1, k)
+        a[k, k] = da[k, k] = 0.0
+
+
+@kernel
+def _pack_derivative(w, g, n, size, last, lane, dw):
+    """Writes dw = w g into a lane."""
+    for h in range(size + 1):
+        for m in range(size + 1):
+            inside = h <= n and 1 <= m <= n and w[h, m, lane] > 0.0
+            dw[h, m, lane] = w[h, m, lane] * g[exchanged(h, last), exchanged(m, last)] if inside else 0.0
+
+
+@kernel
+def _unpack_derivative(w, dw, a, da, n, last, lane, out):
+    """Writes dw a + w da; whether it is finite."""
+    total = 0.0
+    for h in range(n + 1):
+        row = out[exchanged(h, last)]
+        for m in range(1, n + 1):
+            x = dw[h, m, lane] * a[h, m, lane] + w[h, m, lane] * da[h, m, lane]
+            row[exchanged(m, last)] = x
+            total += x
+    return np.isfinite(total)
+
+
+@kernel
+def _sweep(scores, lengths, single_root, g, members, work, dual, out):
+    """The derivatives of a group of instances by sweeps, or by logarithms; the first that has none, or -1."""
+    w, x, a, c, z, _, last, _ = work
+    dw, dx, da = dual[0], dual[1], dual[2]
+    size = factorize(scores, lengths, single_root, members, work)
+    for lane in range(LANES):
+        b = members[lane]
+        _pack_derivative(w, g[b], lengths[b], size, last[lane], lane, dw)
+    copy(w, size, x)
+    copy(dw, size, dx)
+    dual_eliminate(x, dx, size, single_root, c[0], c[1])
+    dual_adjoint(x, dx, size, single_root, a, da, c[0], c[1])
+    for lane in range(LANES):
+        b, n = members[lane], lengths[members[lane]]
+        out[b] = 0.0
+        fits = _unpack_derivative(w, dw, a, da, n, last[lane], lane, out[b])
+        if np.isnan(z[lane]):
+            return b
+        if z[lane] == 0.0 or not fits:
+            derivative = np.zeros((n + 1, n + 1))
+            arguments = scores[b].astype(np.float64), g[b].astype(np.float64)
+            if not matrix_tree_log.hessian_product(*arguments, n, single_root, derivative):
+                return b
+            out[b, : n + 1, : n + 1] = derivative
+    return -1
+
+
+@kernel
+def hessian_product(scores, lengths, single_root, g, out, lo, hi):
+    """The derivative of each instance's marginals along g; they are a gradient, so it is also the transposed one.
+
+    g, out (batch, N, N); what g holds in column 0, on the diagonal and in the padding is never read, and out is zero
+    there.  O(n³) each, about three times `log_partition_and_marginals`.  Otherwise as `matrix_tree.log_partition`.
+    """
+    work = workspace(scores.shape[1])
+    dual = np.empty((3, *work[0].shape))
+    members = np.empty(LANES, np.int64)
+    for first in range(lo, hi, LANES):
+        group(first, hi, members)
+        failed = _sweep(scores, lengths, single_root, g, members, work, dual, out)
+        if failed >= 0:
+            return failed
+    return -1
+
+
+@kernel
+def hessian_product_at(scores, lengths, single_root, weights, slopes, g, out, lo, hi):
+    """`hessian_product` from the weights and slopes that `matrix_tree.linearize` left: two products of matrices.
+
+    Instances with large slopes are swept instead.
+    """
+    size = scores.shape[1]
+    width = (size + COLUMNS - 1) // COLUMNS * COLUMNS
+    matrices = np.zeros((4, size + ROWS, width))
+    work = workspace(size)
+    dual = np.empty((3, *work[0].shape))
+    members, waiting = np.empty(LANES, np.int64), 0
+    for b in range(lo, hi):
+        out[b] = 0.0
+        if _are_moderate(slopes[b], lengths[b]):
+            closed_form(weights[b], slopes[b], g[b], lengths[b], single_root, matrices, out[b])
+        else:
+            members[waiting] = b
+            waiting += 1
+        if waiting == LANES or (waiting > 0 and b == hi - 1):
+            members[waiting:] = members[0]
+            failed = _sweep(scores, lengths, single_root, g, members, work, dual, out)
+            waiting = 0
+            if failed >= 0:
+                return failed
+    return -1
