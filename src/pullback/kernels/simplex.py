@@ -9,48 +9,42 @@ that τ is zero and not read again.  Short rows are turned on their side and sol
 vector instructions.
 
 Scores are first taken relative to the largest and stored so: subtracting (max + τ) at once would lose τ beside large
-scores.  Every kernel returns the first row with NaN, +∞ or no finite score, else −1.
+scores.  The four entries are plain functions, so that only the case at hand is compiled, and once for both mappings.
+Every kernel returns the first row with NaN, +∞ or no finite score, else −1.
 
 Reference: Martins and Astudillo (2016); Peters, Niculae and Martins (2019).
 """
 
 import numpy as np
 
+from pullback.kernels._short_rows import short_rows, unsolvable
 from pullback.kernels._vector import fmax, kernel, summing
 
-SHORT, TILE = 48, 256  # rows up to SHORT are solved side by side, TILE of them
+SHORT = 96  # rows up to here are solved side by side
 LONG, BLOCK = 2048, 128  # rows above LONG are solved by blocks
 
 
 def sparsemax(x, y, lo, hi):
     """The point of the simplex nearest to each row of `x`: y = (x − τ)₊."""
-    return _forward(x, True, y, lo, hi)
+    return (short_rows if x.shape[1] <= SHORT else _long_rows)(x, True, y, lo, hi)
 
 
 def entmax15(x, y, lo, hi):
     """1.5-entmax of each row of `x`: y = (x/2 − τ)₊²."""
-    return _forward(x, False, y, lo, hi)
+    return (short_rows if x.shape[1] <= SHORT else _long_rows)(x, False, y, lo, hi)
 
 
 def sparsemax_backward(y, g, out, lo, hi):
     """The gradient of sparsemax at its output `y`: on the support, g minus its mean there."""
-    return _backward(y, g, True, out, lo, hi)
+    return (_backward if y.shape[1] <= LONG else _backward_by_blocks)(y, g, True, out, lo, hi)
 
 
 def entmax15_backward(y, g, out, lo, hi):
     """The gradient of 1.5-entmax at its output `y`: √y (g − ⟨√y, g⟩ / Σ√y)."""
-    return _backward(y, g, False, out, lo, hi)
+    return (_backward if y.shape[1] <= LONG else _backward_by_blocks)(y, g, False, out, lo, hi)
 
 
-@kernel
-def _forward(x, sparse, y, lo, hi):
-    """One machine code for both; compiled into each of them it would be compiled twice."""
-    if x.shape[1] <= SHORT:
-        return _short_rows(x, sparse, y, lo, hi)
-    return _long_rows(x, sparse, y, lo, hi)
-
-
-# ---- long rows
+# ---- forward
 
 
 @kernel
@@ -69,7 +63,7 @@ def _long_rows(x, sparse, y, lo, hi):
             top[0, k], part = _top_and_sum(row[k * width : (k + 1) * width])
             best = fmax(top[0, k], best)
             total += part
-        if (np.isnan(total) or not np.isfinite(best)) and _unsolvable(row):
+        if (np.isnan(total) or not np.isfinite(best)) and unsolvable(row):
             return r
         for k in range(blocks):
             top[0, k] = fmax(scale * (top[0, k] - best), x.dtype.type(-2))
@@ -100,17 +94,6 @@ def _top_and_sum(x):
         top = fmax(x[i], top)
         total += x[i]
     return top, total
-
-
-@kernel
-def _unsolvable(row):
-    """Whether the row holds NaN, +∞ or nothing finite."""
-    finite = False
-    for score in row:
-        if np.isnan(score) or score == np.inf:
-            return True
-        finite |= score > -np.inf
-    return not finite
 
 
 @kernel
@@ -180,140 +163,54 @@ def _cut(z, t, sparse, y):
             y[i] = d * d
 
 
-# ---- short rows, side by side: z[i, j] is entry i of row j
-
-
-@kernel
-def _short_rows(x, sparse, y, lo, hi):
-    n = x.shape[1]
-    lanes = min(TILE, hi - lo)
-    z = np.empty((n, lanes), x.dtype)
-    lane = np.empty((5, lanes), x.dtype)
-    best, total, first, second, tau = lane[0], lane[1], lane[2], lane[3], lane[4]
-    scale = x.dtype.type(1.0 if sparse else 0.5)
-    for tile in range(lo, hi, TILE):
-        start = min(tile, hi - lanes)  # the last tile reaches back
-        _transpose(x[start : start + lanes], z)
-        best[:] = -np.inf
-        total[:] = 0
-        for i in range(n):
-            _lane_top_and_sum(z[i], best, total)
-        for j in range(lanes):
-            if (np.isnan(total[j]) or not np.isfinite(best[j])) and _unsolvable(x[start + j]):
-                return start + j
-        for i in range(n):
-            _lane_shift(z[i], best, scale)
-        _lane_threshold(z, sparse, tau, first, second)
-        for i in range(n):
-            _lane_cut(z[i], tau, sparse)
-        _transpose(z, y[start : start + lanes])
-    return -1
-
-
-@kernel
-def _transpose(a, b):
-    for i in range(b.shape[0]):
-        for j in range(b.shape[1]):
-            b[i, j] = a[j, i]
-
-
-@kernel
-def _lane_top_and_sum(z, best, total):
-    for j in range(z.shape[0]):
-        best[j] = fmax(z[j], best[j])
-        total[j] += z[j]
-
-
-@kernel
-def _lane_shift(z, best, scale):
-    low = z.dtype.type(-2)
-    for j in range(z.shape[0]):
-        z[j] = fmax(scale * (z[j] - best[j]), low)
-
-
-@kernel
-def _lane_threshold(z, sparse, tau, first, second):
-    """Newton's method for the τ of every lane, until the last one has settled."""
-    small = z.dtype.type(1e-6 if z.itemsize == 4 else 1e-14)
-    tau[:] = -1
-    moved = z.dtype.type(1)
-    while moved > small:
-        first[:] = 0
-        second[:] = 0
-        if sparse:
-            for i in range(z.shape[0]):
-                _lane_count_and_mass(z[i], tau, first, second)
-        else:
-            for i in range(z.shape[0]):
-                _lane_moments(z[i], tau, first, second)
-        moved = _lane_step(tau, first, second, sparse)
-
-
-@summing
-def _lane_step(tau, first, second, sparse):
-    largest = tau.dtype.type(0)
-    one = tau.dtype.type(1)
-    if sparse:
-        for j in range(tau.shape[0]):
-            step = (second[j] - one) / first[j]
-            tau[j] += step
-            largest = fmax(step, largest)
-    else:
-        for j in range(tau.shape[0]):
-            step = (second[j] - np.sqrt(second[j])) / first[j]
-            tau[j] += step
-            largest = fmax(step, largest)
-    return largest
-
-
-@kernel
-def _lane_count_and_mass(z, t, count, mass):
-    zero, one = z.dtype.type(0), z.dtype.type(1)
-    for j in range(z.shape[0]):
-        kept = one if z[j] > t[j] else zero
-        count[j] += kept
-        mass[j] += kept * (z[j] - t[j])
-
-
-@kernel
-def _lane_moments(z, t, first, second):
-    zero = z.dtype.type(0)
-    for j in range(z.shape[0]):
-        d = fmax(z[j] - t[j], zero)
-        first[j] += d
-        second[j] += d * d
-
-
-@kernel
-def _lane_cut(z, t, sparse):
-    zero = z.dtype.type(0)
-    for j in range(z.shape[0]):
-        d = fmax(z[j] - t[j], zero)
-        z[j] = d if sparse else d * d
-
-
 # ---- backward
 
 
 @kernel
 def _backward(y, g, sparse, out, lo, hi):
-    """s (g − ⟨s, g⟩ / Σ s), with s = [y > 0] or √y."""
+    """s (g − m) with m = ⟨s, g⟩ / Σ s, where s = [y > 0] or √y."""
     n = y.shape[1]
-    group = max(1, LONG // max(1, n))  # short rows share one loop over their weights
+    group = LONG // max(1, n)  # short rows are faster together, each loop over all of them
     weight = np.empty((group, n), y.dtype)
+    mean = np.empty(group, y.dtype)
     for start in range(lo, hi, group):
         rows = y[start : min(start + group, hi)]
         _weights(rows.reshape(-1), sparse, weight.reshape(-1))
         for j in range(rows.shape[0]):
-            r = start + j
-            s = weight[j]
-            size = 0.0
-            inner = 0.0
-            for k in range(0, n, LONG):
-                u, v = _sum_and_inner(s[k : k + LONG], g[r, k : k + LONG])
-                size += u
-                inner += v
-            _center(s, g[r], y.dtype.type(inner / size), out[r])
+            size, inner = _sum_and_inner(weight[j], g[start + j])
+            mean[j] = inner / size
+        for j in range(rows.shape[0]):
+            _center(weight[j], g[start + j], mean[j], out[start + j])
+    return -1
+
+
+@kernel
+def _backward_by_blocks(y, g, sparse, out, lo, hi):
+    """The same by blocks: where a block of y is zero, g is not read."""
+    n = y.shape[1]
+    live = np.empty((n + BLOCK - 1) // BLOCK, np.int64)
+    weight = np.empty((live.shape[0], BLOCK), y.dtype)
+    for r in range(lo, hi):
+        row, gradient, result = y[r], g[r], out[r]
+        size, inner = 0.0, 0.0
+        count = 0
+        for k in range(0, n, BLOCK):
+            piece = row[k : k + BLOCK]
+            if _top_and_sum(piece)[1] == 0:
+                result[k : k + BLOCK] = 0
+                continue
+            s = weight[count, : piece.shape[0]]
+            _weights(piece, sparse, s)
+            u, v = _sum_and_inner(s, gradient[k : k + BLOCK])
+            size += u
+            inner += v
+            live[count] = k
+            count += 1
+        mean = y.dtype.type(inner / size)
+        for c in range(count):
+            k = live[c]
+            piece = result[k : k + BLOCK]
+            _center(weight[c, : piece.shape[0]], gradient[k : k + BLOCK], mean, piece)
     return -1
 
 
