@@ -72,6 +72,14 @@ def test_backtracking_never_ends_above_the_start(descent, case):
         assert (downstream.loss_at(target) <= downstream.loss_at(start.point)).all()
 
 
+def test_backtracking_keeps_its_word_from_outside_the_polytope():
+    structure, start = pb.Categorical(), torch.zeros(2, 3, dtype=torch.float64)
+    downstream = Quadratic((2, 3))
+    downstream.goal = start
+    target = pb.Projected(0.5, backtrack=True).target(structure, Iterate(start), downstream)
+    assert_close(target, start)
+
+
 def test_a_reckless_step_does_rise_without_backtracking():
     case = FLAT[0]
     downstream = Quadratic(case.scores().shape)

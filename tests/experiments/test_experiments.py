@@ -15,7 +15,7 @@ from pullback.experiments.training import make_estimator, train
 QUICK = ["--steps", "4", "--evaluate-every", "2"]
 
 
-def test_labels_are_balanced_inside_each_cluster_and_hidden_from_any_linear_rule():
+def test_labels_are_balanced_inside_each_cluster():
     parts = clusters.make_data(3, 20, seed=0)
     assert [len(part.x) for part in parts] == [5000, 1000, 1000]
     train_part = parts[0]
@@ -74,11 +74,20 @@ def test_a_sweep_is_recorded_and_reported(tmp_path, capsys):
     assert len(runs) == 4 and all(len(run) == 2 for run in runs)
     assert {run[-1]["estimator"] for run in runs} == {"ste", "sparsemap"}
     assert all(run[-1]["version"] == pb.__version__ for run in runs)
-    table = report.rows(runs)
+    columns, table = report.rows(runs)
+    assert columns == ["estimator", *report.MEASURES]
     assert [row[0] for row in table] == ["ste", "sparsemap"]
-    assert "±" in table[0][2] and table[0][3] == "" and table[1][3] != ""
+    assert "±" in table[0][1] and table[0][2] == "" and table[1][2] != ""
     assert "| sparsemap |" in (tmp_path / "report.md").read_text()
     assert "Report written to" in capsys.readouterr().out
+
+
+def test_settings_that_differ_have_a_column_each():
+    base = {**{field: getattr(Settings(), field) for field in (*report.SETTINGS, "seed")}}
+    measures = {"test_accuracy": 0.5, "test_v_measure": 0.1, "evaluations": 1, "seconds": 1}
+    runs = [[{**base, **measures, "features": features, "seed": seed}] for features in (10, 20) for seed in (1, 2)]
+    columns, table = report.rows(runs)
+    assert columns[:2] == ["estimator", "features"] and [row[1] for row in table] == ["10", "20"]
 
 
 def test_one_run_writes_plain_json_lines(tmp_path):

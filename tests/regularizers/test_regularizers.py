@@ -114,6 +114,41 @@ def test_tsallis_predicts_entmax_and_has_a_fenchel_young_loss(alpha):
         assert (attained <= conjugate + 1e-9).all()
 
 
+def test_tsallis_takes_an_order_for_each_example_and_differentiates_it():
+    scores = torch.randn(4, 4, dtype=torch.float64)
+    label = torch.rand(4, 4, dtype=torch.float64).softmax(-1)
+    orders = torch.tensor([1.0, 1.3, 1.5, 2.0], dtype=torch.float64)
+    loss = lambda alpha: pb.FenchelYoungLoss(pb.Tsallis(alpha), "none")(SIMPLEX, scores, label)
+    together = loss(orders)
+    for i, order in enumerate(orders.tolist()):
+        assert_close(together[i], loss(order)[i])
+    assert gradcheck(loss, (orders[1:].new_tensor([1.2, 1.3, 1.6, 1.9]).requires_grad_(),))
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.0])
+def test_the_mirror_map_of_tsallis_inverts_its_prediction(alpha):
+    point = SIMPLEX.entmax(torch.randn(4, 5, dtype=torch.float64), alpha)
+    regularizer = pb.Tsallis(alpha)
+    assert_close(regularizer.predict(SIMPLEX, regularizer.mirror(SIMPLEX, point, None)), point)
+
+
+def test_a_target_with_nan_is_refused_unless_it_is_padding():
+    scores, label = torch.zeros(2, 3), torch.tensor([[1.0, 0.0, torch.nan]] * 2)
+    for regularizer in REGULARIZERS:
+        with pytest.raises(ValueError, match="target contains NaN"):
+            pb.FenchelYoungLoss(regularizer)(SIMPLEX, scores, label)
+        padded = pb.Categorical(lengths=torch.tensor([2, 2]))
+        assert pb.FenchelYoungLoss(regularizer)(padded, scores, label).isfinite()
+
+
+def test_targets_in_half_precision_have_an_entropy_too():
+    for structure in (pb.Categorical(), pb.Subset(2), pb.Binary()):
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            target = structure.marginals(torch.randn(20, 5)).to(dtype)
+            losses = pb.FenchelYoungLoss(pb.Entropy(), "none")(structure, torch.randn(20, 5), target)
+            assert losses.isfinite().all()
+
+
 def test_second_derivatives_of_a_conjugate_are_the_jacobian_of_its_prediction():
     scores = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     direction = torch.randn(3, 4, dtype=torch.float64)

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -26,7 +26,11 @@ class Downstream(Protocol):
 
 
 class Iterate(NamedTuple):
-    """A point on the way; where they are known, the regularizer and the scores it is the prediction of."""
+    """A point on the way.
+
+    regularizer: what predicts it from `scores`, where that is known.
+    scores: at the start also the scores of the model, whose −∞ no step may enter.
+    """
 
     point: Tensor
     regularizer: Regularizer | None = None
@@ -80,7 +84,7 @@ class Descent(Pullback):
 
     @abstractmethod
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
-        """The iterate after one step, `change` = −η ∇L."""
+        """The iterate after one step, `change` = −η ∇L, and −∞ at parts that may not be used."""
 
     @property
     def uses_gradient_at_start(self) -> bool:
@@ -91,14 +95,21 @@ class Descent(Pullback):
         return None if self.backtrack else self.steps
 
     def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
+        forbidden = None if start.scores is None else start.scores == -torch.inf
         iterate = start
         for step in range(self.steps):
             loss, gradient = downstream.loss_and_gradient_at(iterate.point)
             size = self._size(step, structure, gradient)
-            moved = self.move(structure, iterate, -size * gradient)
+
+            def end(size: Tensor, iterate: Iterate = iterate, gradient: Tensor = gradient) -> Iterate:
+                change = -size * gradient
+                change = change if forbidden is None else change.masked_fill(forbidden, -torch.inf)
+                return self.move(structure, iterate, change)
+
             if self.backtrack:
-                moved = self._backtrack(structure, iterate, moved, gradient, size, loss, downstream)
-            iterate = moved
+                iterate = _backtrack(structure, iterate, end, size, loss, downstream)
+            else:
+                iterate = end(size)
         return iterate.point
 
     def _size(self, step: int, structure: Structure, gradient: Tensor) -> Tensor:
@@ -113,25 +124,29 @@ class Descent(Pullback):
                 f"{type(self).__name__}: step_size has shape {tuple(sizes.shape)}; "
                 f"expected the batch shape {tuple(batch)}."
             )
-        return sizes.reshape(batch + (1,) * structure.event_dims)
+        return structure.widen(sizes)
 
-    def _backtrack(
-        self,
-        structure: Structure,
-        iterate: Iterate,
-        moved: Iterate,
-        gradient: Tensor,
-        size: Tensor,
-        loss: Tensor,
-        downstream: Downstream,
-    ) -> Iterate:
-        """The first of the steps size, size/2, size/4, … that does not raise the loss; no step where none is found."""
-        size = size.expand(loss.shape + (1,) * structure.event_dims)
-        for _ in range(_HALVINGS):
-            worse = ~(downstream.loss_at(moved.point) <= loss)
-            if not bool(worse.any()):
-                return moved
-            size = torch.where(worse.reshape(size.shape), size / 2, size)
-            moved = self.move(structure, iterate, -size * gradient)
-        still = (~(downstream.loss_at(moved.point) <= loss)).reshape(size.shape)
-        return self.move(structure, iterate, torch.where(still, 0, -size * gradient))
+
+def _backtrack(
+    structure: Structure,
+    start: Iterate,
+    end: Callable[[Tensor], Iterate],
+    size: Tensor,
+    loss: Tensor,
+    downstream: Downstream,
+) -> Iterate:
+    """The end of the first of the steps size, size/2, size/4, … that does not raise the loss, per example.
+
+    Where none is found, the start itself.
+    """
+    size = size.expand(structure.widen(loss).shape)
+    for _ in range(_HALVINGS):
+        moved = end(size)
+        worse = structure.widen(~(downstream.loss_at(moved.point) <= loss))
+        if not bool(worse.any()):
+            return moved
+        size = torch.where(worse, size / 2, size)
+    scores = moved.scores
+    if scores is not None and start.scores is not None:
+        scores = torch.where(worse, start.scores, scores)
+    return Iterate(torch.where(worse, start.point, moved.point), moved.regularizer, scores)

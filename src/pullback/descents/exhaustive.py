@@ -25,15 +25,18 @@ class Exhaustive(Pullback):
         return None
 
     def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
-        best = start.point
+        best = start.point if start.scores is None else structure.argmax(start.scores)
+        safe = best
         lowest = best.new_full(structure.batch_shape(best), torch.inf)
         for vertex in structure.enumerate(best.shape[best.dim() - structure.event_dims :]).to(best):
             candidate = vertex.expand_as(best)
             feasible = structure.contains(candidate)
-            wide = feasible.reshape(feasible.shape + (1,) * structure.event_dims)
+            if start.scores is not None:
+                feasible = feasible & (structure.inner(start.scores, candidate) > -torch.inf)
             # A vertex of another example is not tried on this one: the decoder need not make sense there.
-            loss = downstream.loss_at(torch.where(wide, candidate, start.point)).masked_fill(~feasible, torch.inf)
+            tried = torch.where(structure.widen(feasible), candidate, safe)
+            loss = downstream.loss_at(tried).masked_fill(~feasible, torch.inf)
             better = loss < lowest
             lowest = torch.where(better, loss, lowest)
-            best = torch.where(better.reshape(wide.shape), candidate, best)
+            best = torch.where(structure.widen(better), candidate, best)
         return best

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from pullback.descents._descent import Descent, Iterate
@@ -13,4 +14,4 @@ class Unconstrained(Descent):
     """μ ← μ − η ∇L(μ): the constraint is dropped.  One step under the perceptron loss is straight-through."""
 
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
-        return Iterate(iterate.point + change)
+        return Iterate(iterate.point + change.masked_fill(change == -torch.inf, 0))

@@ -73,10 +73,11 @@ def evaluate(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
 
 
 class Replay:
-    """Evaluations beside the main pass: the same random numbers and autocast setting, and no trace of them.
+    """Evaluations beside the main pass, with its random numbers and its autocast setting.
 
     Made right before the main pass; `losses` then starts from the random state of that moment and puts the present one
-    back afterwards.
+    back afterwards.  Generators of the decoder's own are not replayed, and modules that keep statistics of what they
+    see, such as BatchNorm, see these evaluations too.
     """
 
     def __init__(self, scores: Tensor) -> None:
@@ -93,8 +94,3 @@ class Replay:
             for device, state in zip(self._devices, self._states[1:]):
                 torch.cuda.set_rng_state(state, device)
             return evaluate(structure, downstream, point)
-
-
-def widen(per_example: Tensor, structure: Structure) -> Tensor:
-    """One number per example, ready to multiply points."""
-    return per_example.reshape(per_example.shape + (1,) * structure.event_dims)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pullback.estimators._estimator import Estimator, Loss, evaluate, widen
+from pullback.estimators._estimator import Estimator, Loss, evaluate
 from pullback.regularizers._regularizer import log_linear
 from pullback.structures._structure import Structure
 
@@ -19,6 +19,7 @@ class MinimumRisk(Estimator):
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
         log_linear_structure = log_linear(structure, "minimum_risk")
+        scores = structure.restrict(scores)
         event = scores.shape[scores.dim() - structure.event_dims :]
         vertices = structure.enumerate(event).to(scores)
         every = vertices.reshape(-1, *(1,) * len(structure.batch_shape(scores)), *event).expand(-1, *scores.shape)
@@ -41,9 +42,10 @@ class SparseMarginalization(Estimator):
             raise ValueError(f"SparseMarginalization: temperature is {self.temperature}; expected a positive number.")
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
+        scores = structure.restrict(scores)
         support = structure.support(scores / self.temperature)
         batch_dims = len(structure.batch_shape(scores))
-        most = int(support.count.max())
+        most = int(support.count.max()) if support.count.numel() else 1
         vertices = support.vertices.movedim(batch_dims, 0)[:most].to(scores.dtype)
         return _expected(structure, downstream, vertices, support.probabilities.movedim(-1, 0)[:most])
 
@@ -54,16 +56,14 @@ def _expected(structure: Structure, downstream: Loss, vertices: Tensor, probabil
     Where a probability is zero the decoder sees the example's likeliest vertex in place of one that need not make
     sense.
     """
-    batch_dims = probabilities.dim() - 1
     likeliest = probabilities.argmax(0, keepdim=True)
-    index = likeliest.reshape(likeliest.shape + (1,) * structure.event_dims).expand(1, *vertices.shape[1:])
+    index = structure.widen(likeliest).expand(1, *vertices.shape[1:])
     safe = vertices.gather(0, index)[0]
     total = torch.zeros_like(probabilities[0])
     for vertex, probability in zip(vertices, probabilities):
         counts = probability > 0
-        losses = evaluate(structure, downstream, torch.where(widen(counts, structure), vertex, safe))
+        losses = evaluate(structure, downstream, torch.where(structure.widen(counts), vertex, safe))
         total = total + torch.where(counts, probability * losses, 0)
-    assert total.dim() == batch_dims
     return total
 
 

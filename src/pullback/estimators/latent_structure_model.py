@@ -22,7 +22,8 @@ class LatentStructureModel(nn.Module):
     encoder(x): scores of the parts.  decoder(x, z): the prediction ŷ; z is a vertex, or a point for methods that relax.
     structure: a `Structure`, or a function of x that makes the structure of a batch (its lengths, its masks).
     criterion(ŷ, y): one loss per example; cross-entropy if not given.
-    test_point: what the decoder sees outside training: `Unregularized()` for the argmax, or e.g. `SquaredNorm()`.
+    test_point: what the decoder sees outside training: the argmax if not given, the prediction of a `Regularizer`, or
+    the point of an `Estimator` that is callable, such as the one it is trained with.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class LatentStructureModel(nn.Module):
         estimator: Estimator,
         structure: Structure | Callable[[Any], Structure],
         criterion: Callable[[Any, Any], Tensor] = _cross_entropies,
-        test_point: Regularizer | None = None,
+        test_point: Regularizer | Estimator | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.decoder, self.estimator = encoder, decoder, estimator
@@ -45,7 +46,10 @@ class LatentStructureModel(nn.Module):
 
     def latent(self, x: Any) -> Tensor:
         """The point the decoder sees at test time."""
-        return self.test_point.predict(self.structure_of(x), self.encoder(x))
+        structure, scores = self.structure_of(x), self.encoder(x)
+        if isinstance(self.test_point, Estimator):
+            return self.test_point(structure, scores)
+        return self.test_point.predict(structure, scores)
 
     def forward(self, x: Any) -> Any:
         """The prediction at test time."""

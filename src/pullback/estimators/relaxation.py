@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from pullback.estimators._estimator import Estimator, Loss, evaluate
@@ -18,7 +19,8 @@ class Relaxation(Estimator):
     """Decode from a regularizer's prediction and differentiate it.
 
     μ = regularizer.predict(s / temperature),  gradient = J(s)ᵀ ∇L.  With `forward` the decoder sees another point and
-    the Jacobian stays that of μ: straight-through.
+    the Jacobian stays that of μ: straight-through.  `temperature` is a number, or a tensor with one for each example;
+    it may require grad.
     """
 
     regularizer: Regularizer
@@ -36,10 +38,19 @@ class Relaxation(Estimator):
 
     def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
         """The point; its gradient is linear in what arrives, so it means the same however losses are weighted."""
-        relaxed = self.regularizer.predict(structure, scores / self.temperature)
+        relaxed = self.regularizer.predict(structure, _cooled(structure, scores, self.temperature))
         if self.forward is None:
             return relaxed
         return self.forward.predict(structure, scores.detach()) + (relaxed - relaxed.detach())
+
+
+def _cooled(structure: Structure, scores: Tensor, temperature: float | Tensor) -> Tensor:
+    """scores / temperature, where a score of −∞ stays what it is and sends nothing to the temperature."""
+    if isinstance(temperature, Tensor):
+        forbidden = scores == -torch.inf
+        wide = structure.widen(temperature) if temperature.dim() else temperature
+        return (scores.masked_fill(forbidden, 0) / wide).masked_fill(forbidden, -torch.inf)
+    return scores if temperature == 1 else scores / temperature
 
 
 def structured_attention(temperature: float | Tensor = 1.0) -> Relaxation:

@@ -1,5 +1,6 @@
 """REINFORCE, with its baselines."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,16 +31,23 @@ class NoBaseline(Baseline):
 
 @dataclass
 class RunningAverage(Baseline):
-    """The average loss of earlier calls, forgetting a share of 1 − `decay` at each.  The one part with a memory."""
+    """The average loss of earlier training steps, 0 before the first.  The one part with a memory.
+
+    Each step forgets a share of 1 − `decay`; losses that are not finite are not remembered.
+    """
 
     decay: float = 0.9
     average: float | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"RunningAverage: decay is {self.decay}; expected a number in [0, 1).")
+
     def guess(self, losses: Tensor, loss_of_argmax: Callable[[], Tensor]) -> Tensor:
-        present = float(losses.mean())
-        before = present if self.average is None else self.average
-        self.average = self.decay * before + (1 - self.decay) * present
-        return torch.full_like(losses, before)
+        before, present = self.average, float(losses.mean())
+        if math.isfinite(present) and torch.is_grad_enabled():
+            self.average = present if before is None else self.decay * before + (1 - self.decay) * present
+        return torch.full_like(losses, before or 0.0)
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,8 @@ class ScoreFunction(Estimator):
     def __post_init__(self) -> None:
         if not isinstance(self.samples, int) or self.samples < 1:
             raise ValueError(f"reinforce: samples is {self.samples!r}; expected an integer ≥ 1.")
+        if not isinstance(self.baseline, Baseline):
+            raise TypeError(f"reinforce: baseline is {self.baseline!r}; expected a Baseline such as LeaveOneOut().")
         if isinstance(self.baseline, LeaveOneOut) and self.samples < 2:
             raise ValueError(f"reinforce: samples is {self.samples}; a leave-one-out baseline needs at least 2.")
 

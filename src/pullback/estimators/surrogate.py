@@ -7,10 +7,15 @@ import torch
 from torch import Tensor
 
 from pullback.descents._descent import Iterate, Pullback
-from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate, widen
+from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate
 from pullback.regularizers._regularizer import Regularizer
 from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._structure import Structure
+
+_NO_GRADIENT = (
+    "downstream returned losses that do not depend on the latent point in a differentiable way, and this method "
+    "follows their gradient; reinforce, minimum_risk, sparse_marginalization and best_vertex accept a black box."
+)
 
 Start = Regularizer | Tensor | float
 """Where a label is pulled back from: a regularizer's prediction, a given point, or one number for all parts (0)."""
@@ -39,6 +44,9 @@ class Surrogate(Estimator):
     forward: Regularizer = field(default_factory=Unregularized)
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
+        for needed in (self.prediction, self._origin):
+            if isinstance(needed, Regularizer):
+                needed.require(structure)
         point = self.forward.predict(structure, scores.detach())
         if not (torch.is_grad_enabled() and scores.requires_grad):
             return evaluate(structure, downstream, point)
@@ -46,6 +54,8 @@ class Surrogate(Estimator):
         if self._starts_forward:
             point = _Latent.apply(scores, point, label)  # type: ignore[no-untyped-call]
         losses = evaluate(structure, downstream, point)
+        if self._starts_forward and not losses.requires_grad:
+            raise ValueError(_NO_GRADIENT)
         label.losses = losses.detach()
         tapped: Tensor = _Tap.apply(losses, scores, label)  # type: ignore[no-untyped-call]
         return tapped
@@ -62,7 +72,8 @@ class Surrogate(Estimator):
         scores = scores.detach()
         with torch.no_grad():
             point = self.forward.predict(structure, scores)
-            return _Label(self, structure, scores, point, downstream).target()
+            label = _Label(self, structure, scores, point, downstream)
+            return label.mark_broken(label.target())
 
     @property
     def _origin(self) -> Start:
@@ -81,7 +92,9 @@ class _Label:
     def __init__(
         self, surrogate: Surrogate, structure: Structure, scores: Tensor, point: Tensor, downstream: Loss | None
     ) -> None:
-        self.surrogate, self.structure, self.scores, self.point = surrogate, structure, scores, point
+        self.surrogate, self.structure, self.point = surrogate, structure, point
+        self.scores = structure.restrict(scores)
+        self.predictions = [(surrogate.forward, point)]
         self.downstream = downstream
         self.replay = Replay(scores)
         self.losses: Tensor | None = None  # of the main pass
@@ -93,8 +106,10 @@ class _Label:
         """prediction − target, per example; NaN where the downstream gradient is not finite, as in any backward."""
         self.known = at_start
         self.broken = torch.zeros_like(self.broken)
-        difference = self._predict(self.surrogate.prediction) - self.target()
-        return difference.masked_fill(widen(self.broken, self.structure), torch.nan)
+        return self.mark_broken(self._predict(self.surrogate.prediction) - self.target())
+
+    def mark_broken(self, answer: Tensor) -> Tensor:
+        return answer.masked_fill(self.structure.widen(self.broken), torch.nan)
 
     def target(self) -> Tensor:
         origin = self.surrogate._origin
@@ -102,13 +117,20 @@ class _Label:
             start = Iterate(self._predict(origin), origin, self.scores)
         else:
             given = torch.as_tensor(origin, dtype=self.scores.dtype, device=self.scores.device)
-            start = Iterate(given.expand_as(self.scores))
+            if given.dim() > 0 and given.shape != self.scores.shape:
+                raise ValueError(
+                    f"Surrogate: start has shape {tuple(given.shape)}; "
+                    f"expected the shape of the scores, {tuple(self.scores.shape)}."
+                )
+            start = Iterate(given.expand_as(self.scores), None, self.scores)
         return self.surrogate.descent.target(self.structure, start, self)
 
     def _predict(self, regularizer: Regularizer) -> Tensor:
-        if regularizer == self.surrogate.forward:
-            return self.point
-        return regularizer.predict(self.structure, self.scores)
+        for known, point in self.predictions:
+            if known == regularizer:
+                return point
+        self.predictions.append((regularizer, regularizer.predict(self.structure, self.scores)))
+        return self.predictions[-1][1]
 
     def loss_at(self, point: Tensor) -> Tensor:
         assert self.downstream is not None
@@ -121,13 +143,15 @@ class _Label:
             losses = self.losses if self.losses is not None else gradient.new_zeros(())
         else:
             assert self.downstream is not None
-            with torch.enable_grad():
-                point = point.detach().requires_grad_()
+            with torch.inference_mode(False), torch.enable_grad():
+                point = point.detach().clone().requires_grad_()
                 losses = self.replay.losses(self.structure, self.downstream, point)
-                (gradient,) = torch.autograd.grad(losses.sum(), point)
+                if not losses.requires_grad:
+                    raise ValueError(_NO_GRADIENT)
+                (gradient,) = torch.autograd.grad(losses.sum(), point, materialize_grads=True)
         broken = ~gradient.isfinite().flatten(-self.structure.event_dims).all(-1)
         self.broken = self.broken | broken
-        return losses.detach(), gradient.masked_fill(widen(broken, self.structure), 0)
+        return losses.detach(), gradient.masked_fill(self.structure.widen(broken), 0)
 
 
 class _Tap(torch.autograd.Function):
@@ -142,13 +166,13 @@ class _Tap(torch.autograd.Function):
         ctx.label = inputs[2]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor | None, None]:
         label: _Label = ctx.label
-        if label.surrogate._starts_forward:
-            label.weight = weight
+        if label.surrogate._starts_forward or not ctx.needs_input_grad[1]:
+            label.weight = weight.detach()
             return weight, None, None
-        return weight, widen(weight, label.structure) * label.gradient(None), None
+        with torch.no_grad():
+            return weight, label.structure.widen(weight) * label.gradient(None), None
 
 
 class _Latent(torch.autograd.Function):
@@ -175,5 +199,5 @@ class _Latent(torch.autograd.Function):
             return label.gradient(gradient), None, None
         if label.weight is None:
             raise RuntimeError("The latent point was differentiated, but not through the losses that `loss` returned.")
-        weight, label.weight = widen(label.weight, label.structure).to(gradient), None
+        weight, label.weight = label.structure.widen(label.weight).to(gradient), None
         return weight * label.gradient(torch.where(weight == 0, 0, gradient / weight)), None, None

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     summary = commands.add_parser("report", help="tabulate the runs of a folder")
     commands.add_parser("estimators", help="list the catalog")
     for command in (demo, run, sweep, summary):
-        command.add_argument("--out", type=Path, default=Path("runs") / ("demo" if command is demo else "runs"))
+        command.add_argument("--out", type=Path, default=Path("runs") / ("demo" if command is demo else "own"))
     given = parser.parse_args(arguments)
     console = Console()
     if given.command == "estimators":

@@ -1,5 +1,6 @@
 """Tables out of records."""
 
+from dataclasses import fields
 from pathlib import Path
 from statistics import median, stdev
 from typing import Any
@@ -7,35 +8,40 @@ from typing import Any
 from rich.table import Table
 
 import pullback as pb
+from pullback.experiments.settings import Settings
 
 Record = dict[str, Any]
-COLUMNS = ("estimator", "η", "accuracy", "relaxed", "V-measure", "evaluations", "seconds")
+MEASURES = ("accuracy", "relaxed", "V-measure", "evaluations", "seconds")
+SETTINGS = [field.name for field in fields(Settings) if field.name != "seed"]
 
 
-def rows(runs: list[list[Record]]) -> list[tuple[str, ...]]:
-    """One row per group of runs that differ in their seed alone: medians (± standard error) of the last records."""
+def rows(runs: list[list[Record]]) -> tuple[list[str], list[list[str]]]:
+    """Column names and one row per group of runs that differ in their seed alone.
+
+    Beside the estimator, the settings that differ between groups have a column each.  Measures are medians (± standard
+    error) of the last records.
+    """
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for run in runs:
         if run:
-            last = run[-1]
-            key = tuple(last[name] for name in ("clusters", "estimator", "step_size", "pull_steps", "learning_rate"))
-            groups.setdefault(key, []).append(last)
+            groups.setdefault(tuple(run[-1][name] for name in SETTINGS), []).append(run[-1])
+    varying = [name for i, name in enumerate(SETTINGS) if i > 0 and len({key[i] for key in groups}) > 1]
     order = {name: position for position, name in enumerate(pb.CATALOG)}
-    return [_row(groups[key]) for key in sorted(groups, key=lambda key: (key[0], order[key[1]], key[2:]))]
+    ordered = [groups[key] for key in sorted(groups, key=lambda key: (order[key[0]], key[1:]))]
+    lines = [
+        [group[0]["estimator"], *(f"{group[0][name]:g}" for name in varying), *_measures(group)] for group in ordered
+    ]
+    return ["estimator", *(name.replace("_", " ") for name in varying), *MEASURES], lines
 
 
-def _row(group: list[Record]) -> tuple[str, ...]:
-    first = group[0]
-    pulled = pb.CATALOG[first["estimator"]].kind == "pulled back"
-    return (
-        first["estimator"],
-        f"{first['step_size']:g}" if pulled else "",
+def _measures(group: list[Record]) -> list[str]:
+    return [
         _percent([record["test_accuracy"] for record in group]),
         _percent([record["test_relaxed_accuracy"] for record in group if "test_relaxed_accuracy" in record]),
         _percent([record["test_v_measure"] for record in group]),
         f"{median(record['evaluations'] for record in group):.1f}",
         f"{median(record['seconds'] for record in group):.1f}",
-    )
+    ]
 
 
 def _percent(values: list[float]) -> str:
@@ -47,27 +53,29 @@ def _percent(values: list[float]) -> str:
 
 def table(runs: list[list[Record]], title: str) -> Table:
     """The rows as a table for the terminal."""
+    columns, lines = rows(runs)
     drawn = Table(title=title)
-    for column in COLUMNS:
+    for column in columns:
         drawn.add_column(column, justify="left" if column == "estimator" else "right")
-    for row in rows(runs):
-        drawn.add_row(*row)
+    for line in lines:
+        drawn.add_row(*line)
     return drawn
 
 
 def write_markdown(runs: list[list[Record]], title: str, path: Path) -> None:
     """The rows as a Markdown page, with a word on what the columns mean."""
-    lines = [
+    columns, lines = rows(runs)
+    page = [
         f"# {title}",
         "",
         "Test accuracy and V-measure in percent: median over seeds ± standard error, after the last step. `accuracy`",
         "decodes from the argmax, `relaxed` from the point the method trains with; `evaluations` counts runs of the",
         "decoder per training step.",
         "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * len(COLUMNS),
-        *("| " + " | ".join(row) + " |" for row in rows(runs)),
+        "| " + " | ".join(columns) + " |",
+        "|" + "---|" * len(columns),
+        *("| " + " | ".join(line) + " |" for line in lines),
         "",
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines))
+    path.write_text("\n".join(page))

@@ -25,3 +25,8 @@ class Settings:
     evaluate_every: int = 250
     data_seed: int = 42
     seed: int = 301
+
+    def __post_init__(self) -> None:
+        for name in ("pull_steps", "clusters", "features", "steps", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"Settings: {name} is {getattr(self, name)}; expected an integer ≥ 1.")

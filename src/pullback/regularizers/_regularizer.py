@@ -16,6 +16,10 @@ class Regularizer(ABC):
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
         """argmax ⟨s, μ⟩ − Ω(μ) over conv 𝒵: the gradient of `conjugate`."""
 
+    def require(self, structure: Structure) -> None:
+        """Raises `MissingCapability` if the structure cannot serve this regularizer; any structure can, if not said."""
+        return
+
     @abstractmethod
     def value(self, structure: Structure, point: Tensor) -> Tensor:
         """Ω(point), one number per example, for any point of conv 𝒵."""
@@ -28,9 +32,10 @@ class Regularizer(ABC):
         """Ω*(s) = max ⟨s, μ⟩ − Ω(μ), one number per example; its gradient is `predict`."""
         scores = structure.restrict(scores)
         best = self.predict(structure, scores)
-        with torch.no_grad():
-            value = structure.inner(scores, best) - self.value(structure, best)
-        return _Envelope.apply(scores, best, value)  # type: ignore[no-any-return, no-untyped-call]
+        penalty = self.value(structure, best.detach())  # may have parameters of its own, such as Tsallis' order
+        value = structure.inner(scores, best).detach() - penalty.detach()
+        envelope: Tensor = _Envelope.apply(scores, best, value)  # type: ignore[no-untyped-call]
+        return envelope - (penalty - penalty.detach())
 
 
 class _Envelope(torch.autograd.Function):

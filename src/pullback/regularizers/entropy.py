@@ -12,6 +12,9 @@ from pullback.structures._structure import Structure
 class Entropy(Regularizer):
     """Ω(μ) = −max H(p) over distributions p with mean μ: marginals (softmax when flat), and the CRF loss."""
 
+    def require(self, structure: Structure) -> None:
+        log_linear(structure, "Entropy")
+
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
         return log_linear(structure, "Entropy").marginals(scores)
 

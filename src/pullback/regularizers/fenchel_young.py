@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from pullback.regularizers._regularizer import Regularizer
@@ -31,11 +32,14 @@ class FenchelYoungLoss:
                 f"FenchelYoungLoss: target has shape {tuple(target.shape)}; "
                 f"expected the shape of the scores, {tuple(scores.shape)}."
             )
-        label = target.to(scores.dtype)
+        padding = structure.restrict(torch.zeros_like(scores)) == -torch.inf
+        label = target.masked_fill(padding, 0)
+        if not bool(label.isfinite().all()):
+            raise ValueError("FenchelYoungLoss: target contains NaN or infinities; expected points of the polytope.")
         losses = (
             self.regularizer.conjugate(structure, scores)
             + self.regularizer.value(structure, label)
-            - structure.inner(scores, label)
+            - structure.inner(scores, label.to(scores.dtype))
         )
         if self.reduction == "none":
             return losses

@@ -35,7 +35,7 @@ def operator(
 
     `compute` sees contiguous tensors in host memory, in float32 or float64; its outputs go back to the device and the
     dtype of the inputs.  `fake` gives empty outputs of the right shape.  `backward(ctx, *gradients)` and `save(ctx,
-    inputs, output)` are those of `torch.library.register_autograd`; without them a derivative is refused when it is asked for.
+    inputs, output)` are those of `torch.library.register_autograd`; without them derivatives are refused.
     """
     name = schema.split("(")[0]
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))

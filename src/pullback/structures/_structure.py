@@ -100,6 +100,10 @@ class Structure(ABC):
         """The leading dimensions of `scores`."""
         return scores.shape[: scores.dim() - self.event_dims]
 
+    def widen(self, per_example: Tensor) -> Tensor:
+        """One number per example, shaped to multiply points."""
+        return per_example.reshape(per_example.shape + (1,) * self.event_dims)
+
     def _project(self, scores: Tensor, *, spanning: bool = False) -> Projection:
         return project(self.argmax, scores, self.event_dims, spanning=spanning)
 
@@ -133,9 +137,17 @@ class LogLinear(Structure):
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """The largest entropy of a distribution whose mean is `point`, any point of conv 𝒵; one number per example.
 
-        The entropy of p(z) ∝ exp⟨s, z⟩ when `point` is marginals(s), and 0 at a vertex.
+        The entropy of p(z) ∝ exp⟨s, z⟩ when `point` is marginals(s), and 0 at a vertex.  Its gradient is −s.
         """
-        return maximum_entropy(self.log_partition, point, self.event_dims)
+        mean = self.sparsemap(point.detach().double())  # the nearest point that is exactly one of the polytope
+        distance = (mean - point.detach()).abs().flatten(-self.event_dims).amax(-1)
+        check(
+            distance <= max(1e-7, 10 * torch.finfo(point.dtype).eps),
+            f"{type(self).__name__}: the target of example {{example}} lies outside the polytope.",
+        )
+        entropy, theta = maximum_entropy(self.log_partition, mean, self.event_dims)
+        moved = (point - point.detach()) * theta.masked_fill(theta == -torch.inf, 0).to(point.dtype)
+        return entropy.to(point.dtype) - moved.flatten(-self.event_dims).sum(-1)
 
     @abstractmethod
     def sample(
@@ -188,6 +200,8 @@ def restrict_items(name: str, scores: Tensor, lengths: Tensor | None, mask: Tens
 
 def check_lengths(name: str, lengths: Tensor, batch_shape: torch.Size, largest: int) -> None:
     """Lengths are integers between 0 and `largest`, one per example."""
+    if not isinstance(lengths, Tensor):
+        raise TypeError(f"{name}: lengths are a {type(lengths).__name__}; expected a tensor of integers.")
     if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
         raise TypeError(f"{name}: lengths have dtype {lengths.dtype}; expected an integer dtype.")
     if not _broadcasts(lengths.shape, batch_shape):
@@ -202,6 +216,8 @@ def check_lengths(name: str, lengths: Tensor, batch_shape: torch.Size, largest: 
 
 def check_mask(name: str, mask: Tensor, scores: Tensor) -> None:
     """A mask is boolean, true where a part is allowed, and broadcasts to the scores."""
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name}: mask is a {type(mask).__name__}; expected a boolean tensor.")
     if mask.dtype != torch.bool:
         raise TypeError(f"{name}: mask has dtype {mask.dtype}; expected torch.bool, true where a part is allowed.")
     if not _broadcasts(mask.shape, scores.shape):

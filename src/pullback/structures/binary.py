@@ -48,7 +48,10 @@ class Binary(LogLinear):
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """−Σ μ log μ + (1 − μ) log(1 − μ): the bits of largest entropy are independent."""
-        inside = ((point >= 0) & (point <= 1)).all(-1) & are_subsets("Binary", point.ceil(), self.lengths, self.mask)
+        slack = max(1e-4, 10 * torch.finfo(point.dtype).eps)
+        inside = ((point >= -slack) & (point <= 1 + slack)).all(-1)
+        point = point.clamp(0, 1)
+        inside = inside & are_subsets("Binary", point.detach().ceil(), self.lengths, self.mask)
         check(inside, "Binary: the target of example {example} lies outside the polytope.")
         return -(torch.xlogy(point, point) + torch.xlogy(1 - point, 1 - point)).sum(-1)
 

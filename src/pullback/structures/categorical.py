@@ -87,7 +87,7 @@ class Categorical(Simplex):
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """−Σ p log p: a point of the simplex is the mean of one distribution only."""
-        one = (point.detach().sum(-1) - 1).abs() < 1e-4
+        one = (point.detach().sum(-1) - 1).abs() <= max(1e-4, 10 * torch.finfo(point.dtype).eps)
         inside = one & (point >= 0).all(-1) & are_subsets("Categorical", point.detach().ceil(), self.lengths, self.mask)
         check(inside, "Categorical: the target of example {example} lies outside the polytope.")
         return -torch.xlogy(point, point).sum(-1)

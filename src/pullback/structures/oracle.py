@@ -87,7 +87,10 @@ class Oracle(Structure):
         )
 
     def _ask(self, scores: Tensor) -> Tensor:
-        answer = self.best(scores.cpu().numpy() if self.numpy else scores)
+        given = scores.clone()  # the function may write into what it gets
+        if self.numpy:
+            given = given.to("cpu", torch.promote_types(given.dtype, torch.float32))
+        answer = self.best(given.numpy() if self.numpy else given)
         vertex = torch.as_tensor(answer).detach().to(scores)
         if vertex.shape != scores.shape:
             raise ValueError(
