@@ -241,21 +241,22 @@ def factorize(scores, lengths, single_root, members, work):
     Z is NaN where a score is, and zero where it is too small to be trusted.
     """
     w, x, _, c, z, scale, last, stuck = work
-    size = 0
-    for lane in range(LANES):
+    size = lengths[members[0]]
+    for lane in range(1, LANES):
         size = max(size, lengths[members[lane]])
     last[:] = 1
     _pack(scores, lengths, members, size, w)
     _normalize(w, size, scale)
-    copy(w, size, x)
-    eliminate(x, size, single_root, z, stuck, c)
-    if single_root and stuck.max() > 1:
-        for lane in range(LANES):
-            if stuck[lane] > 1:
-                last[lane] = stuck[lane]
-                exchange(w, size, last[lane], lane)
+    again = True
+    while again:
         copy(w, size, x)
         eliminate(x, size, single_root, z, stuck, c)
+        again = False
+        for lane in range(LANES):
+            if single_root and stuck[lane] > 1 and last[lane] == 1:
+                last[lane] = stuck[lane]
+                exchange(w, size, last[lane], lane)
+                again = True
     for lane in range(LANES):
         if np.isnan(scale[lane]):
             z[lane] = np.nan

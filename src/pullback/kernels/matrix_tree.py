@@ -35,13 +35,9 @@ from pullback.kernels._vector import kernel
 from pullback.kernels.elimination import adjoint, exchange, factorize, group, workspace
 from pullback.kernels.matrix_tree_hessian import hessian_product, hessian_product_at
 
-__all__ = [
-    "hessian_product",
-    "hessian_product_at",
-    "linearize",
-    "log_partition",
-    "log_partition_and_marginals",
-]
+__all__ = ["hessian_product", "hessian_product_at", "linearize", "log_partition", "log_partition_and_marginals"]
+
+_NOTHING = np.empty((0, 0, 0))
 
 
 @kernel
@@ -61,6 +57,17 @@ def _unpack_marginals(w, a, n, lane, out):
             out[h, m] = x
             total += x
     return abs(total - n) <= 1e-6 * n
+
+
+@kernel
+def _in_logs(scores, n, single_root, marginals):
+    """The log-partition of one instance by logarithms; writes its marginals."""
+    answer = np.zeros((n + 1, n + 1))
+    value = matrix_tree_log.log_partition_and_marginals(scores.astype(np.float64), n, single_root, answer)
+    for h in range(n + 1):
+        for m in range(1, n + 1):
+            marginals[h, m] = answer[h, m]
+    return value
 
 
 @kernel
@@ -88,8 +95,12 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
 
 
 @kernel
-def _differentiate(scores, lengths, single_root, value, marginals, keep, weights, slopes, lo, hi):
-    """`linearize`, or `log_partition_and_marginals` without `keep`."""
+def linearize(scores, lengths, single_root, value, marginals, weights, slopes, lo, hi):
+    """`log_partition_and_marginals`, also leaving what `hessian_product_at` needs.
+
+    weights, slopes (batch, N, N), float64: the factors of the marginals, written for the words of each sentence and
+    the root.  Nothing is left if they are empty.
+    """
     work = workspace(scores.shape[1])
     w, x, a, c, z, scale, last, _ = work
     members = np.empty(LANES, np.int64)
@@ -105,37 +116,20 @@ def _differentiate(scores, lengths, single_root, value, marginals, keep, weights
             marginals[b] = 0.0
             value[b] = scale[lane] + np.log(z[lane])
             linear = _unpack_marginals(w, a, n, lane, marginals[b]) and z[lane] > 0.0
-            if np.isnan(z[lane]):
-                return b
-            if keep:
+            if slopes.size > 0:
                 _unpack(w, n, lane, weights[b])
                 _unpack(a, n, lane, slopes[b])
                 slopes[b, 0, 0] = 0.0 if linear else np.inf
-            if not linear:
-                answer = np.zeros((n + 1, n + 1))
-                value[b] = matrix_tree_log.log_partition_and_marginals(
-                    scores[b].astype(np.float64), n, single_root, answer
-                )
-                marginals[b, : n + 1, : n + 1] = answer
-                if value[b] == -np.inf:
-                    return b
+            if z[lane] >= 0.0 and not linear:
+                value[b] = _in_logs(scores[b], n, single_root, marginals[b])
+            if not value[b] > -np.inf:
+                return b
     return -1
 
 
-@kernel
 def log_partition_and_marginals(scores, lengths, single_root, value, marginals, lo, hi):
     """The log-partition of each instance and its gradient, the probability of every arc.  O(n³) each.
 
     marginals (batch, N, N): zero in column 0, on the diagonal and in the padding.  Otherwise as `log_partition`.
     """
-    nothing = np.empty((0, 0, 0))
-    return _differentiate(scores, lengths, single_root, value, marginals, False, nothing, nothing, lo, hi)
-
-
-@kernel
-def linearize(scores, lengths, single_root, value, marginals, weights, slopes, lo, hi):
-    """`log_partition_and_marginals`, also writing what `matrix_tree_hessian.hessian_product_at` differentiates with.
-
-    weights, slopes (batch, N, N), float64, the factors of the marginals; nothing is written into their padding.
-    """
-    return _differentiate(scores, lengths, single_root, value, marginals, True, weights, slopes, lo, hi)
+    return linearize(scores, lengths, single_root, value, marginals, _NOTHING, _NOTHING, lo, hi)

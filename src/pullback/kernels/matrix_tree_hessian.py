@@ -16,7 +16,7 @@ import numpy as np
 from pullback.kernels import matrix_tree_log
 from pullback.kernels._lanes import COLUMNS, LANES, ROWS, dual_products, move, multiply
 from pullback.kernels._vector import fmax, kernel
-from pullback.kernels.elimination import copy, exchanged, factorize, group, workspace
+from pullback.kernels.elimination import clear, copy, exchanged, factorize, workspace
 
 _MODERATE = 256.0  # the error of the closed form was seen to be about this many times the rounding error
 
@@ -72,10 +72,11 @@ def closed_form(w, slopes, g, n, single_root, work, out):
         _derivative(w[h, :size], g[h, :size], laplacian[h, :size], diagonal)
     for m in range(1, size):
         laplacian[m, m] = diagonal[m]
-    if single_root:
-        inverse[1, :size] = slopes[0, :size]
-        laplacian[1, :size] = -laplacian[0, :size]
-    inverse[0, :size] = laplacian[0, :size] = 0.0
+    for m in range(size):
+        if single_root:
+            inverse[1, m] = slopes[0, m]
+            laplacian[1, m] = -laplacian[0, m]
+        inverse[0, m] = laplacian[0, m] = 0.0
     multiply(laplacian, True, inverse, size, product)
     multiply(inverse, False, product, size, laplacian)
     for m in range(size):
@@ -125,9 +126,11 @@ def dual_adjoint(x, dx, size, single_root, a, da, c, dc):
     """`adjoint` with derivatives."""
     n = x.shape[1]
     mean, dmean = np.empty(LANES), np.empty(LANES)
-    a[0, 0] = da[0, 0] = 0.0
+    clear(a[0, 0])
+    clear(da[0, 0])
     for k in range(1, size + 1):
-        c[:k] = dc[:k] = 0.0
+        move(c, 0, 1, a, 0, 0, k)
+        move(dc, 0, 1, a, 0, 0, k)
         for h in range(0, k, ROWS):
             dual_products(c, dc, h, a, da, h * n, n, 1, x, dx, k * n, 1, k)
         for lane in range(LANES):
@@ -142,12 +145,14 @@ def dual_adjoint(x, dx, size, single_root, a, da, c, dc):
                 slope = (c[h, lane] + one * (1.0 - mean[lane])) / x[k, k, lane]
                 a[h, k, lane] = slope
                 da[h, k, lane] = (dc[h, lane] - one * dmean[lane] - slope * dx[k, k, lane]) / x[k, k, lane]
-        c[:k] = dc[:k] = 0.0
+        move(c, 0, 1, a, 0, 0, k)
+        move(dc, 0, 1, a, 0, 0, k)
         for m in range(0, k, ROWS):
             dual_products(c, dc, m, a, da, m, 1, n, x, dx, k, n, k)
         move(a, k * n, 1, c, 0, 1, k)
         move(da, k * n, 1, dc, 0, 1, k)
-        a[k, k] = da[k, k] = 0.0
+        clear(a[k, k])
+        clear(da[k, k])
 
 
 @kernel
@@ -173,7 +178,7 @@ def _unpack_derivative(w, dw, a, da, n, last, lane, out):
 
 
 @kernel
-def _sweep(scores, lengths, single_root, g, members, work, dual, out):
+def _sweep_group(scores, lengths, single_root, g, members, work, dual, out):
     """The derivatives of a group of instances by sweeps, or by logarithms; the first that has none, or -1."""
     w, x, a, c, z, _, last, _ = work
     dw, dx, da = dual[0], dual[1], dual[2]
@@ -187,60 +192,67 @@ def _sweep(scores, lengths, single_root, g, members, work, dual, out):
     dual_adjoint(x, dx, size, single_root, a, da, c[0], c[1])
     for lane in range(LANES):
         b, n = members[lane], lengths[members[lane]]
-        out[b] = 0.0
         fits = _unpack_derivative(w, dw, a, da, n, last[lane], lane, out[b])
         if np.isnan(z[lane]):
             return b
         if z[lane] == 0.0 or not fits:
-            derivative = np.zeros((n + 1, n + 1))
-            arguments = scores[b].astype(np.float64), g[b].astype(np.float64)
-            if not matrix_tree_log.hessian_product(*arguments, n, single_root, derivative):
+            answer = np.zeros((n + 1, n + 1))
+            s, direction = scores[b].astype(np.float64), g[b].astype(np.float64)
+            if not matrix_tree_log.hessian_product(s, direction, n, single_root, answer):
                 return b
-            out[b, : n + 1, : n + 1] = derivative
+            for h in range(n + 1):
+                for m in range(1, n + 1):
+                    out[b, h, m] = answer[h, m]
     return -1
 
 
 @kernel
-def hessian_product(scores, lengths, single_root, g, out, lo, hi):
-    """The derivative of each instance's marginals along g; they are a gradient, so it is also the transposed one.
-
-    g, out (batch, N, N); what g holds in column 0, on the diagonal and in the padding is never read, and out is zero
-    there.  O(n³) each, about three times `log_partition_and_marginals`.  Otherwise as `matrix_tree.log_partition`.
-    """
-    work = workspace(scores.shape[1])
-    dual = np.empty((3, *work[0].shape))
+def _sweep(scores, lengths, single_root, g, out, instances):
+    """The derivatives of the given instances; the first that has none, or -1."""
+    size = scores.shape[1]
+    work = workspace(size)
+    dual = np.empty((3, size + ROWS, size, LANES))
     members = np.empty(LANES, np.int64)
-    for first in range(lo, hi, LANES):
-        group(first, hi, members)
-        failed = _sweep(scores, lengths, single_root, g, members, work, dual, out)
+    for first in range(0, instances.size, LANES):
+        for lane in range(LANES):
+            members[lane] = instances[min(first + lane, instances.size - 1)]
+            out[members[lane]] = 0.0
+        failed = _sweep_group(scores, lengths, single_root, g, members, work, dual, out)
         if failed >= 0:
             return failed
     return -1
 
 
 @kernel
-def hessian_product_at(scores, lengths, single_root, weights, slopes, g, out, lo, hi):
-    """`hessian_product` from the weights and slopes that `matrix_tree.linearize` left: two products of matrices.
-
-    Instances with large slopes are swept instead.
-    """
-    size = scores.shape[1]
-    width = (size + COLUMNS - 1) // COLUMNS * COLUMNS
-    matrices = np.zeros((4, size + ROWS, width))
-    work = workspace(size)
-    dual = np.empty((3, *work[0].shape))
-    members, waiting = np.empty(LANES, np.int64), 0
+def _multiply_out(lengths, single_root, weights, slopes, g, out, instances, lo, hi):
+    """The derivatives of the instances with moderate slopes; lists the others and returns how many they are."""
+    size = slopes.shape[1]
+    work = np.zeros((4, size + ROWS, (size + COLUMNS - 1) // COLUMNS * COLUMNS))
+    count = 0
     for b in range(lo, hi):
         out[b] = 0.0
         if _are_moderate(slopes[b], lengths[b]):
-            closed_form(weights[b], slopes[b], g[b], lengths[b], single_root, matrices, out[b])
+            closed_form(weights[b], slopes[b], g[b], lengths[b], single_root, work, out[b])
         else:
-            members[waiting] = b
-            waiting += 1
-        if waiting == LANES or (waiting > 0 and b == hi - 1):
-            members[waiting:] = members[0]
-            failed = _sweep(scores, lengths, single_root, g, members, work, dual, out)
-            waiting = 0
-            if failed >= 0:
-                return failed
-    return -1
+            instances[count] = b
+            count += 1
+    return count
+
+
+def hessian_product(scores, lengths, single_root, g, out, lo, hi):
+    """The derivative of each instance's marginals along g; they are a gradient, so it is also the transposed one.
+
+    g, out (batch, N, N); what g holds in column 0, on the diagonal and in the padding is never read, and out is zero
+    there.  O(n³) each, about three times the marginals.  Otherwise as `matrix_tree.log_partition`.
+    """
+    return _sweep(scores, lengths, single_root, g, out, np.arange(lo, hi))
+
+
+def hessian_product_at(scores, lengths, single_root, weights, slopes, g, out, lo, hi):
+    """`hessian_product` from the weights and slopes that `matrix_tree.linearize` left, at about the marginals' cost.
+
+    Two products of matrices for each instance; those with large slopes are swept.
+    """
+    instances = np.empty(hi - lo, np.int64)
+    count = _multiply_out(lengths, single_root, weights, slopes, g, out, instances, lo, hi)
+    return _sweep(scores, lengths, single_root, g, out, instances[:count]) if count else -1

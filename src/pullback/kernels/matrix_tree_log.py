@@ -96,14 +96,13 @@ def _exchanged(word, last):
 @kernel
 def factorize(scores, direction, n, single_root, w, dw, d, dd):
     """The log-partition (−∞: no tree), and the word that had to change places with word 1 (1: none)."""
-    last = 1
-    load(scores, direction, n, last, w, dw)
-    value, stuck = eliminate(w, dw, n, single_root, d, dd)
-    if stuck > 1 and single_root:
-        last = stuck
+    last = np.int64(1)
+    while True:
         load(scores, direction, n, last, w, dw)
         value, stuck = eliminate(w, dw, n, single_root, d, dd)
-    return value, last
+        if not (single_root and stuck > 1 and last == 1):
+            return value, last
+        last = stuck
 
 
 @kernel
