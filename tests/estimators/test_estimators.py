@@ -359,6 +359,33 @@ def test_a_black_box_is_refused_by_methods_that_follow_its_gradient():
             score_gradient(make(name), case, lambda point: point.detach().sum(-1))
 
 
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_a_decoder_may_write_into_its_argument(name):
+    case = case_for(name)
+    price = torch.linspace(0.5, 2, 5, dtype=F64)
+    plain = score_gradient(make(name), case, lambda point: (point * price).square().sum(-1))
+    assert_close(score_gradient(make(name), case, lambda point: point.mul_(price).square().sum(-1)), plain)
+
+
+@pytest.mark.parametrize("name", ["reinforce", "minimum_risk", "sparse_marginalization", "best_vertex"])
+def test_losses_may_be_counts_and_batches_may_be_empty(name):
+    case = FLAT[9]
+    count = lambda point: (point[..., 0] > 0).long()
+    torch.manual_seed(0)
+    assert score_gradient(make(name), case, count).isfinite().all()
+    nothing = make(name).loss(case.structure, torch.zeros(0, 5, requires_grad=True), count)
+    assert nothing.shape == (0,)
+
+
+def test_an_example_whose_losses_are_all_nan_is_marked():
+    case = FLAT[9]
+    broken = torch.tensor([1.0, torch.nan, 1.0], dtype=F64)
+    for name in DETERMINISTIC:
+        if name in ("best_vertex", "minimum_risk", "spigot", "spigot_ce", "spigot_eg", "structured_attention"):
+            gradient = score_gradient(make(name), case, lambda point: broken * (point - 0.3).square().sum(-1))
+            assert gradient[1].isnan().any() and gradient[[0, 2]].isfinite().all(), name
+
+
 def test_a_temperature_may_differ_by_example_and_be_learned():
     case = FLAT[0]
     decoder, temperature = Decoder(case), torch.tensor([0.5, 1.0, 2.0], dtype=F64, requires_grad=True)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 import pullback as pb
 
@@ -90,3 +91,59 @@ def test_one_instance_without_a_batch_is_named_as_such():
 def test_an_alpha_below_one():
     with pytest.raises(ValueError, match=r"alpha.*expected numbers ≥ 1"):
         CATEGORICAL.entmax(torch.zeros(2, 3), torch.tensor([1.5, 0.5]))
+
+
+def test_refusals_survive_compilation():
+    trees = pb.DependencyTree(lengths=torch.tensor([7, 1]))
+    with pytest.raises(ValueError, match=r"lengths\[0\] is out of range"):
+        torch.compile(trees.argmax, fullgraph=True, backend="aot_eager")(torch.randn(2, 4, 4))
+    for structure in (CATEGORICAL, BINARY, SUBSET, TREE):
+        torch.compiler.reset()
+        with pytest.raises(ValueError, match="NaN"):
+            torch.compile(structure.marginals, fullgraph=True, backend="aot_eager")(torch.full((1, 3, 3), torch.nan))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script. is deprecated:DeprecationWarning")  # torch's own, inside jvp
+def test_derivatives_that_do_not_exist_are_refused_in_words():
+    for structure in (SUBSET, TREE):
+        scores = torch.randn(3, 3)
+        with pytest.raises(RuntimeError, match="has no forward-mode derivative"):
+            torch.func.jvp(structure.log_partition, (scores,), (scores,))
+        with pytest.raises(RuntimeError, match=r"use torch\.autograd\.grad"):
+            torch.func.grad(lambda scores, f=structure.log_partition: f(scores).sum())(scores)
+
+
+def test_an_oracle_must_answer_with_vertices():
+    for answer in (lambda s: s * torch.nan, lambda s: 2.0 * (s > 0), lambda s: s + torch.inf):
+        with pytest.raises(ValueError, match="other than 0 and 1"):
+            pb.Oracle(answer).sparsemap(torch.ones(3))
+
+
+def test_probabilities_and_entropies_keep_their_sign_at_any_scale():
+    for scale in (1.0, 1e3, 1e6):
+        for structure, shape in (
+            (TREE, (8, 21, 21)),
+            (pb.DependencyTree(projective=True), (8, 21, 21)),
+            (SUBSET, (8, 50)),
+        ):
+            scores = scale * torch.randn(shape, generator=torch.Generator().manual_seed(0))
+            assert (structure.log_prob(scores, structure.argmax(scores)) <= 0).all()
+            assert (structure.entropy(scores) >= 0).all()
+    assert_close(BINARY.entropy(torch.tensor([1e8, 0.0])), torch.tensor(2.0).log())
+
+
+def test_a_shift_that_changes_nothing_changes_nothing():
+    scores = torch.randn(4, 5, dtype=torch.float64)
+    oracle = pb.Oracle(CATEGORICAL.argmax)
+    assert_close(oracle.sparsemap(scores + 1e6), CATEGORICAL.sparsemap(scores), atol=1e-6, rtol=0)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"z has shape \(3, 1\)"):
+        CATEGORICAL.log_prob(torch.randn(3, 4), torch.ones(3, 1))
+    with pytest.raises(ValueError, match=r"vertices have shape \(2, 4, 9\)"):
+        TREE.contains(torch.zeros(2, 4, 9))
+    with pytest.raises(ValueError, match="expected at most 7 words"):
+        TREE.enumerate((9, 9))
+    with pytest.raises(TypeError, match="lengths are a list"):
+        pb.Categorical(lengths=[1, 2]).argmax(torch.zeros(2, 3))

@@ -39,4 +39,4 @@ class Exhaustive(Pullback):
             better = loss < lowest
             lowest = torch.where(better, loss, lowest)
             best = torch.where(structure.widen(better), candidate, best)
-        return best
+        return best.masked_fill(structure.widen(lowest == torch.inf), torch.nan)  # no vertex has a finite loss

@@ -60,7 +60,7 @@ class Counted:
 
 def evaluate(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
     """downstream(point), which has to be one loss per example."""
-    losses = downstream(point)
+    losses = downstream(point.clone())  # the decoder may write into what it gets
     batch = structure.batch_shape(point)
     if not isinstance(losses, Tensor):
         raise TypeError(f"downstream returned a {type(losses).__name__}; expected a tensor with one loss per example.")
@@ -69,7 +69,7 @@ def evaluate(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
             f"downstream returned losses of shape {tuple(losses.shape)} for a batch of shape {tuple(batch)}; expected "
             "one loss per example (in PyTorch's losses: reduction='none')."
         )
-    return losses
+    return losses if losses.is_floating_point() else losses.to(point.dtype)
 
 
 class Replay:

@@ -43,9 +43,11 @@ class SparseMarginalization(Estimator):
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
         scores = structure.restrict(scores)
+        if scores.numel() == 0:
+            return evaluate(structure, downstream, scores)
         support = structure.support(scores / self.temperature)
         batch_dims = len(structure.batch_shape(scores))
-        most = int(support.count.max()) if support.count.numel() else 1
+        most = int(support.count.max())
         vertices = support.vertices.movedim(batch_dims, 0)[:most].to(scores.dtype)
         return _expected(structure, downstream, vertices, support.probabilities.movedim(-1, 0)[:most])
 

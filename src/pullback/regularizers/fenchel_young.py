@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from pullback.regularizers._regularizer import Regularizer
+from pullback.structures._bridge import check
 from pullback.structures._structure import Structure
 
 
@@ -34,8 +35,9 @@ class FenchelYoungLoss:
             )
         padding = structure.restrict(torch.zeros_like(scores)) == -torch.inf
         label = target.masked_fill(padding, 0)
-        if not bool(label.isfinite().all()):
-            raise ValueError("FenchelYoungLoss: target contains NaN or infinities; expected points of the polytope.")
+        slack = max(1e-4, 10 * torch.finfo(label.dtype).eps) if label.is_floating_point() else 0
+        inside = ((label >= -slack) & (label <= 1 + slack)).flatten(-structure.event_dims).all(-1)
+        check(inside, "FenchelYoungLoss: the target of example {example} is not between 0 and 1.")
         losses = (
             self.regularizer.conjugate(structure, scores)
             + self.regularizer.value(structure, label)

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.fx.node
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd import forward_ad
 
 Kernel = Callable[..., int]
 
@@ -45,7 +47,24 @@ def operator(
     torch.library.register_autograd(f"pullback::{name}", backward, setup_context=save, lib=_library)
     operation: Callable[..., Any] = getattr(torch.ops.pullback, name).default
     torch.library.register_vmap(f"pullback::{name}", _vmap_rule(operation), lib=_library)
-    return operation
+
+    def call(*arguments: Any) -> Any:
+        if forward_ad._current_level >= 0 and any(_has_tangent(a) for a in arguments):
+            raise RuntimeError(f"pullback::{name} has no forward-mode derivative; use reverse mode (torch.autograd).")
+        try:
+            return operation(*arguments)
+        except RuntimeError as error:
+            if "setup_context" not in str(error):  # what torch.func's derivatives ask of an operator, in torch's words
+                raise
+            raise RuntimeError(
+                f"pullback::{name} works under torch.func.vmap, not under torch.func.grad; use torch.autograd.grad."
+            ) from error
+
+    return call
+
+
+def _has_tangent(argument: Any) -> bool:
+    return isinstance(argument, Tensor) and forward_ad.unpack_dual(argument).tangent is not None
 
 
 def _refuse_derivative(name: str) -> Callable[..., Any]:
@@ -146,6 +165,9 @@ def _check(ok: Tensor, message: str) -> Tensor:
 
 check = operator("check(Tensor ok, str message) -> Tensor", _check, lambda ok, message: torch.empty_like(ok))
 """Raises `message` unless every entry of `ok` is true; `{example}` in it becomes the index of the first that is not."""
+
+# Nobody reads what `check` returns, and it has to stay in compiled graphs all the same.
+torch.fx.node.has_side_effect(torch.ops.pullback.check.default)
 
 
 def name_example(index: int, batch_shape: Sequence[int]) -> str:

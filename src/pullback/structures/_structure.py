@@ -127,12 +127,22 @@ class LogLinear(Structure):
 
     def entropy(self, scores: Tensor) -> Tensor:
         """−Σ p(z) log p(z) = log_partition(s) − ⟨s, marginals(s)⟩; one number per example."""
-        return self.log_partition(scores) - self.inner(scores, self.marginals(scores))
+        exact = self.restrict(scores).double()
+        entropy = self.log_partition(exact) - self.inner(exact, self.marginals(exact))
+        return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
 
     def log_prob(self, scores: Tensor, z: Tensor) -> Tensor:
         """⟨s, z⟩ − log_partition(s); −∞ where `z` is not a vertex.  `z` may have further leading dimensions."""
-        value = self.inner(scores, z) - self.log_partition(scores)
-        return value.masked_fill(~self.contains(z), -torch.inf)
+        event = scores.shape[scores.dim() - self.event_dims :]
+        if z.shape[z.dim() - self.event_dims :] != event:
+            raise ValueError(
+                f"{type(self).__name__}: z has shape {tuple(z.shape)}; expected (..., {str(tuple(event))[1:]}."
+            )
+        restricted = self.restrict(scores)
+        exact = restricted.double()
+        value = self.inner(exact, z) - self.log_partition(exact)
+        value = value - value.detach().clamp_min(0)  # a difference of sums may round above 0
+        return value.masked_fill(~self.contains(z), -torch.inf).to(restricted.dtype)
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """The largest entropy of a distribution whose mean is `point`, any point of conv 𝒵; one number per example.

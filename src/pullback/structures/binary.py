@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 
 from pullback.structures._bridge import check
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
@@ -28,7 +28,7 @@ class Binary(LogLinear):
 
     def argmax(self, scores: Tensor) -> Tensor:
         """One where the score is positive."""
-        scores = self.restrict(scores.detach())
+        scores = self.restrict(scores).detach()
         return (scores > 0).to(scores.dtype)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
@@ -46,6 +46,14 @@ class Binary(LogLinear):
         """σ(s)."""
         return self.restrict(scores).sigmoid()
 
+    def entropy(self, scores: Tensor) -> Tensor:
+        """Bit by bit, log(1 + e^−|s|) + |s| σ(−|s|)."""
+        size = self.restrict(scores).abs()
+        forbidden = size == torch.inf
+        size = size.masked_fill(forbidden, 0)
+        bits = softplus(-size) + size * (-size).sigmoid()
+        return bits.masked_fill(forbidden, 0).sum(-1)
+
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """−Σ μ log μ + (1 − μ) log(1 − μ): the bits of largest entropy are independent."""
         slack = max(1e-4, 10 * torch.finfo(point.dtype).eps)
@@ -58,7 +66,7 @@ class Binary(LogLinear):
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
-        p = self.marginals(scores.detach())
+        p = self.marginals(scores).detach()
         device = torch.device("cpu") if generator is None else generator.device
         uniforms = torch.rand(*sample_shape, *p.shape, generator=generator, dtype=torch.float64, device=device)
         return (uniforms.to(p.device) < p).to(p.dtype)

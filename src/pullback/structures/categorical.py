@@ -28,7 +28,7 @@ class Categorical(Simplex):
     mask: Tensor | None = None
 
     def argmax(self, scores: Tensor) -> Tensor:
-        best = self.restrict(scores.detach()).max(-1, keepdim=True)
+        best = self.restrict(scores).detach().max(-1, keepdim=True)
         check(best.values.isfinite().squeeze(-1), _REFUSED)
         return torch.zeros_like(scores, dtype=best.values.dtype).scatter(-1, best.indices, 1.0)
 
@@ -95,7 +95,7 @@ class Categorical(Simplex):
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
-        scores = self.restrict(scores.detach())
+        scores = self.restrict(scores).detach()
         device = torch.device("cpu") if generator is None else generator.device
         uniforms = torch.rand(*sample_shape, *scores.shape, generator=generator, dtype=torch.float64, device=device)
         # The argmax of scores under Gumbel noise is a sample; a score of −∞ stays −∞.

@@ -13,6 +13,8 @@ from pullback.structures import _tree_projections as projections
 from pullback.structures._projection import Projection
 from pullback.structures._structure import LogLinear, check_lengths, check_mask
 
+_MOST = 2**22
+
 
 class TopK(NamedTuple):
     """The best structures in decreasing order of score.
@@ -51,8 +53,8 @@ class DependencyTree(LogLinear):
     # ---- inference
 
     def argmax(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores.detach())
-        return trees.argmax(scores, lengths, self.projective, self.single_root)
+        scores, lengths = self._prepare(scores)
+        return trees.argmax(scores.detach(), lengths, self.projective, self.single_root)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective."""
@@ -82,15 +84,11 @@ class DependencyTree(LogLinear):
         scores, lengths = self._prepare(scores)
         return trees.partition_and_marginals(scores, lengths, self.projective, self.single_root)[1]
 
-    def entropy(self, scores: Tensor) -> Tensor:
-        prepared, lengths = self._prepare(scores)
-        value, marginals = trees.partition_and_marginals(prepared, lengths, self.projective, self.single_root)
-        return value - self.inner(scores, marginals)
-
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
-        scores, lengths = self._prepare(scores.detach())
+        scores, lengths = self._prepare(scores)
+        scores = scores.detach()
         seeds = torch.randint(2**63 - 1, lengths.shape, generator=generator)
         count = torch.Size(sample_shape).numel()
         drawn = trees.sample(scores, lengths, seeds, count, self.projective, self.single_root)
@@ -98,10 +96,10 @@ class DependencyTree(LogLinear):
 
     def topk(self, scores: Tensor, k: int) -> TopK:
         """The `k` best trees and their scores, all different; the scores are differentiable."""
-        if k < 1:
-            raise ValueError(f"DependencyTree: k is {k}; expected an integer ≥ 1.")
-        prepared, lengths = self._prepare(scores.detach())
-        vertices, count = trees.topk(prepared, lengths, k, self.projective, self.single_root)
+        if not isinstance(k, int) or k < 1:
+            raise ValueError(f"DependencyTree: k is {k!r}; expected an integer ≥ 1.")
+        prepared, lengths = self._prepare(scores)
+        vertices, count = trees.topk(prepared.detach(), lengths, k, self.projective, self.single_root)
         missing = torch.arange(k, device=count.device) >= count.unsqueeze(-1)
         values = (self.restrict(scores).unsqueeze(-3).masked_fill(vertices == 0, 0) * vertices).sum((-1, -2))
         return TopK(vertices, values.masked_fill(missing, -torch.inf), count)
@@ -115,6 +113,10 @@ class DependencyTree(LogLinear):
         return torch.cat(every)
 
     def _enumerate_words(self, n: int, size: int) -> Tensor:
+        if (n + 1) ** n > _MOST:
+            raise ValueError(
+                f"DependencyTree: {n} words have {(n + 1) ** (n - 1)} trees; expected at most 7 words to list."
+            )
         heads = torch.tensor(list(itertools.product(range(n + 1), repeat=n)), dtype=torch.long)
         arcs = torch.zeros(len(heads), size, size)
         arcs[:, :, 1 : n + 1] = torch.nn.functional.one_hot(heads, size).mT.to(arcs.dtype)
@@ -122,6 +124,10 @@ class DependencyTree(LogLinear):
         return arcs[trees.contains(arcs, words, self.projective, self.single_root)]
 
     def contains(self, vertices: Tensor) -> Tensor:
+        if vertices.shape[-1] != vertices.shape[-2]:
+            raise ValueError(
+                f"DependencyTree: vertices have shape {tuple(vertices.shape)}; expected (..., n + 1, n + 1)."
+            )
         lengths = self._lengths(vertices)
         answer = trees.contains(vertices, lengths, self.projective, self.single_root)
         if self.mask is not None:

@@ -21,7 +21,7 @@ class Oracle(Structure):
     gives NumPy arrays.  A forbidden part has score −∞, and no vertex may use it.
 
     SparseMAP comes by the active-set method, which asks `best` for argmax(s − μ), in double precision, until the gap is
-    at most tolerance · max(1, ‖s‖∞).  After `max_iterations` rounds it warns with `ConvergenceWarning`, or raises
+    at most `tolerance`.  After `max_iterations` rounds it warns with `ConvergenceWarning`, or raises
     `ConvergenceError` if `strict`.  A `best` that rounds, or is only nearly the best, needs a larger tolerance.
 
     >>> import torch
@@ -97,4 +97,6 @@ class Oracle(Structure):
                 f"Oracle: best gave shape {tuple(vertex.shape)} for scores of shape {tuple(scores.shape)}; "
                 "expected the same shape."
             )
+        if not bool(((vertex == 0) | (vertex == 1)).all()):
+            raise ValueError("Oracle: best gave numbers other than 0 and 1; expected a vertex.")
         return vertex

@@ -69,7 +69,8 @@ class Subset(LogLinear):
 
     def argmax(self, scores: Tensor) -> Tensor:
         """The best items: as many as must be, then further ones while their score is positive, up to `k`."""
-        return subsets.argmax(*self._prepare(scores.detach()))
+        scores, low, high = self._prepare(scores)
+        return subsets.argmax(scores.detach(), low, high)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """clip(s − τ, 0, 1), with τ = 0 unless that violates a count."""
@@ -87,14 +88,11 @@ class Subset(LogLinear):
     def marginals(self, scores: Tensor) -> Tensor:
         return subsets.partition_and_marginals(*self._prepare(scores))[1]
 
-    def entropy(self, scores: Tensor) -> Tensor:
-        value, marginals = subsets.partition_and_marginals(*self._prepare(scores))
-        return value - self.inner(scores, marginals)
-
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
-        scores, low, high = self._prepare(scores.detach())
+        scores, low, high = self._prepare(scores)
+        scores = scores.detach()
         shape = (*scores.shape[:-1], torch.Size(sample_shape).numel(), scores.shape[-1])
         device = torch.device("cpu") if generator is None else generator.device
         uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
