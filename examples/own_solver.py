@@ -1,7 +1,7 @@
 """Bring your own solver: SPIGOT through a shortest path computed by somebody else's code.
 
-A network prices the steps of a small grid; a dynamic program in plain NumPy finds the best path from corner to corner; the
-loss says which cells the path should have visited.  The solver is all that `Oracle` needs.
+A network prices the steps of a small grid; a dynamic program in plain NumPy finds the best path from corner to corner;
+the loss says which cells the path should have visited.  The solver is all that `Oracle` needs.
 """
 
 import numpy as np

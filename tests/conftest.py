@@ -6,8 +6,8 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-# Numba's cache does not see changes in the functions that a kernel calls, and is not safe against two processes that add
-# to the same file: so there is one for each state of the kernels' sources and each pytest-xdist worker.
+# Numba's cache does not see changes in the functions that a kernel calls, and is not safe against two processes that
+# add to the same file: so there is one for each state of the kernels' sources and each pytest-xdist worker.
 ROOT = Path(__file__).parents[1]
 SOURCES = b"".join(path.read_bytes() for path in sorted((ROOT / "src" / "pullback" / "kernels").glob("*.py")))
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
