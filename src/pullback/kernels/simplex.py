@@ -4,9 +4,9 @@ Both are y = (s(x − max x) − τ)₊^(1/s), s = 1 for sparsemax and ½ for 1.
 Newton's method finds τ from below: on Σ (z − τ)₊ = 1 for sparsemax (Michelot's algorithm), and on ‖(z − τ)₊‖ = 1 for
 1.5-entmax.  These functions are convex, so τ only grows, and linear where the entries kept are equal: steps are few.
 
-Among fewer entries τ is never larger.  A long row is therefore first solved for the maxima of its blocks; a block below
-that τ is zero and not read again.  Short rows are turned on their side and solved many at a time, as the lanes of
-vector instructions.
+Among fewer entries τ is never larger.  A row is therefore first solved for the maxima of its blocks, which gives a
+close start; in a long row, a block below that start is zero and not read again.  Short rows are turned on their side
+and solved many at a time, as the lanes of vector instructions.
 
 Scores are first taken relative to the largest and stored so: subtracting (max + τ) at once would lose τ beside large
 scores.  The four entries are plain functions, so that only the case at hand is compiled, and once for both mappings.
@@ -21,7 +21,7 @@ from pullback.kernels._short_rows import short_rows, unsolvable
 from pullback.kernels._vector import fmax, kernel, summing
 
 SHORT = 96  # rows up to here are solved side by side
-LONG, BLOCK = 2048, 128  # rows above LONG are solved by blocks
+LONG, BLOCK = 2048, 128  # rows above LONG leave out whole blocks
 
 
 def sparsemax(x, y, lo, hi):
@@ -50,17 +50,17 @@ def entmax15_backward(y, g, out, lo, hi):
 @kernel
 def _long_rows(x, sparse, y, lo, hi):
     n = x.shape[1]
-    width = n if n <= LONG else BLOCK
-    blocks = (n + width - 1) // width
+    blocks = (n + BLOCK - 1) // BLOCK
     top = np.empty((1, blocks), x.dtype)
-    z = np.empty((blocks, width), x.dtype)
+    z = np.empty((blocks, BLOCK), x.dtype)
+    whole = np.empty((1, min(n, LONG)), x.dtype)
     scale = x.dtype.type(1.0 if sparse else 0.5)
     for r in range(lo, hi):
         row, out = x[r], y[r]
         best = x.dtype.type(-np.inf)
         total = 0.0
         for k in range(blocks):
-            top[0, k], part = _top_and_sum(row[k * width : (k + 1) * width])
+            top[0, k], part = _top_and_sum(row[k * BLOCK : (k + 1) * BLOCK])
             best = fmax(top[0, k], best)
             total += part
         if (np.isnan(total) or not np.isfinite(best)) and unsolvable(row):
@@ -68,15 +68,20 @@ def _long_rows(x, sparse, y, lo, hi):
         for k in range(blocks):
             top[0, k] = fmax(scale * (top[0, k] - best), x.dtype.type(-2))
         bound = _threshold(top, sparse, -1.0)
+        if n <= LONG:  # to leave out some of few blocks costs more than it saves
+            _shift(row, best, scale, whole[0])
+            tau = x.dtype.type(_threshold(whole, sparse, bound))
+            _cut(whole[0], tau, sparse, out)
+            continue
         live = 0
         for k in range(blocks):
             if top[0, k] > bound:
-                _shift(row[k * width : (k + 1) * width], best, scale, z[live])
+                _shift(row[k * BLOCK : (k + 1) * BLOCK], best, scale, z[live])
                 live += 1
         tau = x.dtype.type(_threshold(z[:live], sparse, bound))
         live = 0
         for k in range(blocks):
-            piece = out[k * width : (k + 1) * width]
+            piece = out[k * BLOCK : (k + 1) * BLOCK]
             if top[0, k] > bound:
                 _cut(z[live], tau, sparse, piece)
                 live += 1
