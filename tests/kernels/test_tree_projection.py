@@ -47,7 +47,7 @@ def kinds(rng, batch, n):
     """Scores of all characters, by name: noise, ties, steps of SPIGOT, strong and nested cycles, masks."""
     noise = rng.normal(size=(batch, n + 1, n + 1))
     words = np.arange(1, n + 1)
-    for scale in (0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0):
+    for scale in (0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1e4):
         yield f"normal {scale}", scale * noise
     yield "float32", noise.astype(np.float32).astype(float)
     yield "integers", rng.integers(-2, 3, noise.shape).astype(float)

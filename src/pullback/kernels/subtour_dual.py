@@ -1,365 +1,396 @@
-"""The dual of projecting onto columns that are distributions and to few linear constraints.
+"""The dual of projecting onto mixtures of trees, over the multipliers of a laminar family of sets.
 
-With a multiplier λ_k for each constraint k, Σ_{i,j} u_k[i] μ[i, j] ≤ b_k over the columns j that belong to k, the
-projection of s falls apart into columns,
+With a multiplier λ_S for each set of words S, the nearest point to s with Σ_{i,j∈S} μ[i, j] ≤ |S| − 1 for these sets and
+distributions as its columns falls apart into columns,
 
-    μ_j = sparsemax(s_j − Σ_{k∋j} λ_k u_k),
+    μ_j = sparsemax(s_j − penalty_j),     penalty_j[i] = Σ_{S∋i,j} λ_S,
 
-and the dual is a convex, once differentiable, piecewise quadratic function of λ with
+and the dual is a convex, once differentiable, piecewise quadratic function of λ ≥ 0 with
 
-    gradient   b_k − Σ_{j∈k} ⟨u_k, μ_j⟩     and Hessian     Σ_{j∈k∩l} Σ_{i∈A_j} ũ_k[i] ũ_l[i],
+    gradient   |S| − 1 − Σ_{i,j∈S} μ[i, j]     and Hessian     Σ_j Σ_{i∈A_j} ũ_S[i] ũ_T[i],
 
-A_j the support of μ_j and ũ the indicator centered on A_j.  Semi-smooth Newton steps, cut short where a multiplier
-would become negative, with a line search on the slope, which is increasing and piecewise linear.
+A_j the support of μ_j and ũ_S the indicator of S (0 if j ∉ S) centered on A_j.  As the family is laminar, the penalty
+of an arc is a number of the one set it belongs to, and sums over the arcs in a set are sums over a subtree.
 
-Each column keeps a list of candidate heads: those that can enter its support as long as its penalties change by less
-than its `slack`.  Values are relative to the column's largest, since sparsemax ignores a common shift.
+Semi-smooth Newton steps, cut short where a multiplier would become negative, with a line search on the slope, which
+is increasing and piecewise linear.
 """
 
 import numpy as np
 
+from pullback.kernels.laminar import contains, meet
 from pullback.kernels._vector import fmax, kernel, summing
 
-COLUMN = np.dtype(
-    [
-        ("count", np.int64),  # candidates
-        ("sets", np.int64),  # constraints[j, :sets] are the constraints it belongs to
-        ("slack", np.float64),
-        ("spread", np.float64),  # how fast the present step uses up the slack
-        ("threshold", np.float64),
-        ("moves", np.int64),  # whether the present step changes its candidates by different amounts
-    ],
-    align=True,
-)
-CONSTRAINT = np.dtype(
-    [
-        ("bound", np.float64),
-        ("multiplier", np.float64),
-        ("gradient", np.float64),
-        ("step", np.float64),
-        ("half", np.float64),  # the forward substitution
-        ("signed", np.int64),  # an equality: the multiplier may be negative
-        ("free", np.int64),
-    ],
-    align=True,
-)
-
-MARGIN = 0.1
+ACCURACY = 0.2  # how far a line search goes: the part of the slope that may be left
+MARGIN = 1.0  # the least slack of a new list of candidates, divided by the size of the support
 
 
 @summing
-def _maximum(row, m):
+def _maximum(row):
     best = row[0]
-    for c in range(1, m):
-        best = fmax(row[c], best)
+    for i in range(1, row.shape[0]):
+        best = fmax(row[i], best)
     return best
 
 
 @summing
-def _excess(row, m, t):
+def _excess(row, t):
     """Σ max(x − t, 0) and the number of entries above t."""
     total = 0.0
     above = 0.0
-    for c in range(m):
-        total += fmax(row[c] - t, 0.0)
-        above += 1.0 if row[c] > t else 0.0
-    return total, above
-
-
-@summing
-def _lower(row, m, t):
-    """Replace x by max(x − t, 0); returns the sum and the number of positive entries."""
-    total = 0.0
-    above = 0.0
-    for c in range(m):
-        x = fmax(row[c] - t, 0.0)
-        row[c] = x
-        total += x
-        above += 1.0 if x > 0.0 else 0.0
+    for i in range(row.shape[0]):
+        total += fmax(row[i] - t, 0.0)
+        above += 1.0 if row[i] > t else 0.0
     return total, above
 
 
 @kernel
-def _sparsemax(row, m, t):
-    """Replace row[:m] by its sparsemax and return the threshold, starting from any guess t.
+def candidates(j, row, margin, words, sets, arcs):
+    """List the arcs into word j that have mass or come within `margin` of it, given the values of all in `row`.
+
+    Also sets their masses; `row` becomes relative to its largest.  False if there is no candidate.
+    """
+    top = _maximum(row)
+    if not (top > -np.inf and top < np.inf):
+        return False
+    for i in range(row.shape[0]):
+        row[i] -= top
+    t = -1.0  # Michelot: a lower bound of the threshold that rises
+    before = np.inf
+    while True:
+        total, above = _excess(row, t)
+        t += (total - 1.0) / above
+        if above < 16.0 or above > 0.7 * before:
+            break
+        before = above
+    margin += MARGIN / above
+    c = 0
+    for i in range(row.shape[0]):
+        if row[i] > t - margin:
+            arcs[c].head = i
+            arcs[c].set = sets[words[i].home].meet
+            arcs[c].value = row[i]
+            arcs[c].mass = row[i]
+            c += 1
+    words[j].count = c
+    words[j].slack = margin
+    words[j].threshold = _sparsemax(arcs, c, t)
+    return c > 0
+
+
+@kernel
+def _sparsemax(arcs, count, t):
+    """Replace the masses by their sparsemax and return the threshold, starting from any guess t.
 
     Newton on a convex decreasing piecewise linear function: the first step lands at or below the root, later ones
-    increase, so that entries only ever drop out and an unchanged number of them means the end.
+    increase, so that arcs only ever drop out and an unchanged number of them means the end.
     """
-    total, above = _excess(row, m, t)
-    if above == 0.0:
-        t = _maximum(row, m) - 1.0
-        total, above = _excess(row, m, t)
+    total, above = 0.0, 0
+    for c in range(count):
+        if arcs[c].mass > t:
+            total += arcs[c].mass - t
+            above += 1
+    if above == 0:
+        t = arcs[0].mass
+        for c in range(1, count):
+            t = max(t, arcs[c].mass)
+        total, above = 0.0, 1
     shift = t + (total - 1.0) / above
     t = shift
     while True:
-        total, left = _lower(row, m, shift)
+        total, left = 0.0, 0
+        for c in range(count):
+            x = max(arcs[c].mass - shift, 0.0)
+            arcs[c].mass = x
+            total += x
+            left += x > 0.0
         shift = (total - 1.0) / left
-        if left == above or shift <= 0.0:  # a negative shift is round-off and would bring entries back
+        if left == above or shift <= 0.0:  # a negative shift is round-off and would bring arcs back
             return t
         above = left
         t += shift
 
 
 @kernel
-def refresh(j, n, margin, score, columns, constraints, member, belongs, heads, value, mass, row):
-    """Column j at the present multipliers, from scratch: its candidates, their values and masses.
-
-    Returns False when no head is allowed or a score is NaN or +∞.  O(n) for each constraint it belongs to.
-    """
-    row[: n + 1] = score[j, : n + 1]
-    for p in range(columns[j].sets):
-        k = belongs[j, p]
-        multiplier = constraints[k].multiplier
-        if multiplier != 0.0:
-            for i in range(n + 1):
-                row[i] -= multiplier * member[k, i]
-    top = _maximum(row, n + 1)
-    if not (top > -np.inf and top < np.inf):
-        return False
+def refresh(j, n, number, margin, score, words, sets, arcs, row):
+    """The candidates of word j at the present multipliers.  O(n)."""
+    meet(j, number, words, sets)
     for i in range(n + 1):
-        row[i] -= top
-    t = -1.0
-    before = np.inf
-    while True:
-        total, above = _excess(row, n + 1, t)
-        t += (total - 1.0) / above
-        if above < 16.0 or above > 0.7 * before:
-            break
-        before = above
-    c = 0
-    for i in range(n + 1):
-        heads[j, c] = i
-        value[j, c] = row[i]
-        c += 1 if row[i] > t - margin else 0
-    mass[j, :c] = value[j, :c]
-    columns[j].count = c
-    columns[j].slack = margin
-    columns[j].threshold = _sparsemax(mass[j], c, t)
-    return t == t
+        row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
+    candidates(j, row[: n + 1], margin, words, sets, arcs[j])
 
 
 @kernel
-def assemble(n, number, columns, constraints, member, belongs, heads, mass, weight, hessian, centered):
-    """Gradient (with `weight` in the place of the masses) and Hessian (its lower half) from the supports, mass > 0."""
+def gradient(n, number, words, sets, arcs):
+    """What each set receives from outside, less 1.
+
+    Each word brings 1 to the sets around it, and an arc takes its mass from the sets that contain both its ends.
+    Summed by words, so that small differences are not taken from large sums.
+    """
     for k in range(number):
-        constraints[k].gradient = constraints[k].bound
-        hessian[k, : k + 1] = 0.0
-    support = np.empty(n + 1, np.int64)
+        sets[k].gradient = 0.0
     for j in range(1, n + 1):
-        if columns[j].sets == 0:
-            continue
-        a = 0
-        for c in range(columns[j].count):
-            support[a] = c
-            a += 1 if mass[j, c] > 0.0 else 0
-        for p in range(columns[j].sets):
-            k = belongs[j, p]
-            inside = 0.0
-            total = 0.0
-            for q in range(a):
-                u = member[k, heads[j, support[q]]]
-                centered[p, q] = u
-                total += u
-                inside += u * weight[j, support[q]]
-            constraints[k].gradient -= inside
-            if a > 1:
-                for q in range(a):
-                    centered[p, q] -= total / a
-                for o in range(p + 1):
-                    hessian[k, belongs[j, o]] += _dot(centered[p], centered[o], a)
-
-
-@summing
-def _dot(x, y, m):
-    total = 0.0
-    for c in range(m):
-        total += x[c] * y[c]
-    return total
+        k = words[j].home
+        total = 1.0
+        for c in range(words[j].count):
+            if arcs[j, c].set != k:
+                sets[k].gradient += total
+                k = arcs[j, c].set
+                total = 0.0
+            total -= arcs[j, c].mass
+        sets[k].gradient += total
+    for k in range(number - 1, 0, -1):
+        sets[sets[k].parent].gradient += sets[k].gradient
+        sets[k].gradient -= 1.0
 
 
 @kernel
-def newton(number, constraints, hessian, factor):
-    """The step −H⁻¹ gradient over the free constraints, 0 elsewhere, by Cholesky.
-
-    A zero pivot becomes 1: a flat direction is still descended, and a constraint that depends on earlier ones keeps
-    its multiplier if it agrees with them.  It is marked by free = 2.
-    """
+def curvature(n, number, words, sets, arcs, hessian):
+    """The Hessian: first by the sets that arcs belong to, then summed over subtrees.  O(arcs + sets²)."""
     for k in range(number):
-        if not constraints[k].free:
-            continue
-        constraints[k].free = 1
-        half = -constraints[k].gradient
-        for l in range(k + 1):
-            if not constraints[l].free:
-                continue
-            x = hessian[k, l]
-            for m in range(l):
-                if constraints[m].free:
-                    x -= factor[k, m] * factor[l, m]
-            if l < k:
-                factor[k, l] = x / factor[l, l]
-                half -= factor[k, l] * constraints[l].half
-            elif x < 1e-9 * (1.0 + hessian[k, k]):
-                constraints[k].free = 2
-                factor[k, k] = 1.0
-            else:
-                factor[k, k] = np.sqrt(x)
-        constraints[k].half = half / factor[k, k]
-    for k in range(number - 1, -1, -1):
-        constraints[k].step = 0.0
-        if constraints[k].free:
-            constraints[k].step = constraints[k].half / factor[k, k]
-            for l in range(k):
-                if constraints[l].free:
-                    constraints[l].half -= factor[k, l] * constraints[k].step
+        sets[k].shared = 0
+        hessian[k, :number] = 0.0
+    for j in range(1, n + 1):
+        support = 0
+        different = 0
+        for c in range(words[j].count):
+            if arcs[j, c].mass > 0.0:
+                k = arcs[j, c].set
+                if sets[k].shared == 0:
+                    sets[different].listed = k
+                    different += 1
+                sets[k].shared += 1
+                support += 1
+        for p in range(different if different > 1 else 0):
+            k = sets[p].listed
+            hessian[k, k] += sets[k].shared
+            for q in range(different):
+                l = sets[q].listed
+                hessian[k, l] -= sets[k].shared * sets[l].shared / support
+        for p in range(different):
+            sets[sets[p].listed].shared = 0
+    for k in range(number - 1, 1, -1):
+        for l in range(1, number):
+            hessian[sets[k].parent, l] += hessian[k, l]
+    for k in range(number - 1, 1, -1):
+        for l in range(1, number):
+            hessian[l, sets[k].parent] += hessian[l, k]
 
 
 @kernel
-def tilt(j, columns, constraints, member, belongs, heads, slope):
-    """How the values of column j change along the step, −Σ_k step_k u_k on its candidates."""
-    count = columns[j].count
-    slope[j, :count] = 0.0
-    for p in range(columns[j].sets):
-        k = belongs[j, p]
-        step = constraints[k].step
-        if step != 0.0:
-            for c in range(count):
-                slope[j, c] -= step * member[k, heads[j, c]]
-    columns[j].moves = 0
-    for c in range(1, count):
-        if slope[j, c] != slope[j, 0]:
-            columns[j].moves = 1
+def newton(number, sets, hessian):
+    """The step −H⁻¹ gradient over the free sets, 0 elsewhere, by Cholesky in the lower half of `hessian`.
 
-
-@kernel
-def minimize(n, number, tolerance, score, columns, constraints, member, belongs, heads, value, slope, mass, work):
-    """Minimize the dual over the multipliers; every |gradient| (violation, at λ = 0) ends below `tolerance`.
-
-    Returns whether it did.
+    A zero pivot becomes 1: a flat direction is still descended, and a set that depends on others keeps its multiplier
+    if it agrees with them.  Such sets are marked by free = 2.
     """
-    hessian, factor, centered, row = work
-    for _ in range(500):
-        assemble(n, number, columns, constraints, member, belongs, heads, mass, mass, hessian, centered)
-        worst = _choose_free(number, tolerance, constraints)
-        if worst <= tolerance:
-            return True
-        _direction(number, constraints, hessian, factor)
-        if not _line_search(n, number, score, columns, constraints, member, belongs, heads, value, slope, mass, row):
-            return worst <= 50.0 * tolerance
-    return False
+    for k in range(1, number):
+        if not sets[k].free:
+            continue
+        half = -sets[k].gradient
+        pivot = hessian[k, k]
+        for l in range(1, k):
+            if sets[l].free:
+                x = hessian[l, k]
+                for m in range(1, l):
+                    if sets[m].free:
+                        x -= hessian[k, m] * hessian[l, m]
+                x /= sets[l].pivot
+                hessian[k, l] = x
+                half -= x * sets[l].half
+                pivot -= x * x
+        sets[k].free = 1
+        if pivot < 1e-9 * (1.0 + hessian[k, k]):
+            sets[k].free = 2
+            pivot = 1.0
+        sets[k].pivot = np.sqrt(pivot)
+        sets[k].half = half / sets[k].pivot
+    for k in range(number - 1, 0, -1):
+        sets[k].step = 0.0
+        if sets[k].free:
+            sets[k].step = sets[k].half / sets[k].pivot
+            for l in range(1, k):
+                if sets[l].free:
+                    sets[l].half -= hessian[k, l] * sets[k].step
 
 
 @kernel
-def _choose_free(number, tolerance, constraints):
-    """Free the constraints that are violated or have a multiplier; returns the largest residual."""
-    worst = 0.0
-    for k in range(number):
-        constraints[k].free = 0
-        residual = -constraints[k].gradient
-        if constraints[k].signed or constraints[k].multiplier > 0.0:
+def penalize(number, sets):
+    """Penalties and their tilts from the multipliers and their steps."""
+    sets[0].penalty = sets[0].tilt = sets[0].least = sets[0].most = 0.0
+    for k in range(1, number):
+        parent = sets[k].parent
+        sets[k].penalty = sets[parent].penalty + sets[k].multiplier
+        sets[k].tilt = sets[parent].tilt + sets[k].step
+        sets[k].least = min(sets[parent].least, sets[k].tilt)
+        sets[k].most = max(sets[parent].most, sets[k].tilt)
+
+
+@kernel
+def minimize(n, number, steps, tolerance, score, words, sets, arcs, hessian, row):
+    """Minimize the dual; returns the largest residual: |gradient| where λ > 0, the violation where λ = 0.
+
+    Stops below `tolerance`, or after `steps` steps if the residual is below ¼.  ∞ means that it is stuck.
+    """
+    for step in range(500):
+        gradient(n, number, words, sets, arcs)
+        residual = _choose_free(number, tolerance, sets)
+        if residual <= tolerance or (step >= steps and residual < 0.25):
+            return residual
+        curvature(n, number, words, sets, arcs, hessian)
+        _direction(number, sets, hessian)
+        if not _line_search(n, number, score, words, sets, arcs, row):
+            return tolerance if residual <= 50.0 * tolerance else np.inf
+    return np.inf
+
+
+@kernel
+def _choose_free(number, tolerance, sets):
+    """Free the sets that are violated or have a multiplier; returns the largest residual."""
+    largest = 0.0
+    for k in range(1, number):
+        residual = -sets[k].gradient
+        if sets[k].equality or sets[k].multiplier > 0.0:
             residual = abs(residual)
-            constraints[k].free = 1
-        elif residual > tolerance:
-            constraints[k].free = 1
-        worst = max(worst, residual)
-    return worst
+            sets[k].free = 1
+        else:
+            sets[k].free = residual > tolerance
+        largest = max(largest, residual)
+    return largest
 
 
 @kernel
-def _direction(number, constraints, hessian, factor):
+def _direction(number, sets, hessian):
     """Newton's step; a multiplier at 0 that it would make negative is taken out and the step computed again."""
     while True:
-        newton(number, constraints, hessian, factor)
-        worst = -1
-        blocked = 0
-        free = 0
-        for k in range(number):
-            if constraints[k].free:
+        newton(number, sets, hessian)
+        free = blocked = worst = 0
+        for k in range(1, number):
+            if sets[k].free:
                 free += 1
-                if worst < 0 or constraints[k].gradient < constraints[worst].gradient:
+                if worst == 0 or sets[k].gradient < sets[worst].gradient:
                     worst = k
-                if constraints[k].multiplier == 0.0 and constraints[k].step < 0.0 and not constraints[k].signed:
-                    constraints[k].free = 0
+                if sets[k].step < 0.0 and sets[k].multiplier == 0.0 and not sets[k].equality:
+                    sets[k].free = 0
                     blocked += 1
         if blocked == 0:
             return
         if blocked == free:
-            constraints[worst].free = 1
+            sets[worst].free = 1
 
 
 @kernel
-def _line_search(n, number, score, columns, constraints, member, belongs, heads, value, slope, mass, row):
-    """Move along the step to where its slope has fallen to a fifth; False if it does not lead down."""
+def _line_search(n, number, score, words, sets, arcs, row):
+    """Move along the step to where its slope has almost vanished; False if it does not lead down.
+
+    One-dimensional Newton steps inside a bracket.
+    """
+    first = 0.0
     limit = np.inf
-    blocking = -1
-    start = 0.0
-    for k in range(number):
-        start += constraints[k].step * constraints[k].gradient
-        if constraints[k].step < 0.0 and not constraints[k].signed:
-            t = -constraints[k].multiplier / constraints[k].step
-            if t < limit:
-                limit = t
-                blocking = k
-    if not start < 0.0:
+    blocking = 0
+    for k in range(1, number):
+        first += sets[k].step * sets[k].gradient
+        if sets[k].step < 0.0 and not sets[k].equality and -sets[k].multiplier > limit * sets[k].step:
+            limit = -sets[k].multiplier / sets[k].step
+            blocking = k
+    if not first < 0.0:
         return False
-    base = 0.0
-    for k in range(number):
-        base += constraints[k].step * constraints[k].bound
+    penalize(number, sets)
     for j in range(1, n + 1):
-        columns[j].spread = 0.0
-        for p in range(columns[j].sets):
-            columns[j].spread += abs(constraints[belongs[j, p]].step)
-        if columns[j].spread > 0.0:
-            tilt(j, columns, constraints, member, belongs, heads, slope)
+        home = words[j].home
+        words[j].spread = sets[home].most - sets[home].least
+        tilt(words[j], sets, arcs[j])
+    low, high = 0.0, np.inf
     t = min(1.0, limit)
-    low, low_slope = 0.0, start
-    high, high_slope = np.inf, 0.0
     for _ in range(100):
-        now = base
-        for j in range(1, n + 1):
-            if columns[j].spread == 0.0:
-                continue
-            if t * columns[j].spread > columns[j].slack:
-                margin = 2.0 * t * columns[j].spread + MARGIN
-                refresh(j, n, margin, score, columns, constraints, member, belongs, heads, value, mass, row)
-                tilt(j, columns, constraints, member, belongs, heads, slope)
-            if columns[j].moves:
-                count = columns[j].count
-                for c in range(count):
-                    mass[j, c] = value[j, c] + t * slope[j, c]
-                columns[j].threshold = _sparsemax(mass[j], count, columns[j].threshold)
-                now += _dot(mass[j], slope[j], count)
-            else:
-                now += slope[j, 0]
-        if abs(now) <= 0.2 * abs(start) or (now <= 0.0 and t >= limit):
+        slope, bend = _try(t, n, number, score, words, sets, arcs, row)
+        if abs(slope) <= ACCURACY * -first or (slope < 0.0 and t == limit):
             break
-        if now < 0.0 and high == np.inf:
-            further = 4.0 * t
-            if now > low_slope:
-                further = min(further, t + 1.1 * (t - low) * now / (low_slope - now))
-            low, low_slope = t, now
-            t = min(max(further, 1.2 * t), limit)
-            continue
-        if now < 0.0:
-            low, low_slope = t, now
+        if slope < 0.0:
+            low = t
         else:
-            high, high_slope = t, now
-        width = high - low
-        if width <= 1e-15 * high:
+            high = t
+        if high < np.inf and high - low <= 1e-15 * high:
             break
-        t = low + width * low_slope / (low_slope - high_slope)
-        t = min(max(t, low + 0.1 * width), high - 0.1 * width)
-    for k in range(number):
-        constraints[k].multiplier += t * constraints[k].step
-        if constraints[k].multiplier < 0.0 and not constraints[k].signed:
-            constraints[k].multiplier = 0.0
-    if t >= limit:
-        constraints[blocking].multiplier = 0.0
+        t = t - slope / bend if bend > 0.0 else np.inf
+        furthest = min(4.0 * low, limit) if high == np.inf else high
+        if not low < t < furthest:
+            t = furthest if high == np.inf else 0.5 * (low + high)
+    for k in range(1, number):
+        sets[k].multiplier += t * sets[k].step
+        if sets[k].multiplier < 0.0 and not sets[k].equality:
+            sets[k].multiplier = 0.0
+    if t == limit:
+        sets[blocking].multiplier = 0.0
     for j in range(1, n + 1):
-        if columns[j].spread > 0.0:
-            columns[j].slack -= t * columns[j].spread
-            if columns[j].moves:
-                for c in range(columns[j].count):
-                    value[j, c] += t * slope[j, c]
+        words[j].slack -= t * words[j].spread
+        for c in range(words[j].count if words[j].moves else 0):
+            arcs[j, c].value += t * arcs[j, c].slope
+    penalize(number, sets)
     return True
+
+
+@kernel
+def tilt(word, sets, arcs):
+    """The slopes of a column's candidates, relative to an arc of its home; it moves unless they are all the same."""
+    word.moves = 0
+    for c in range(word.count):
+        arcs[c].slope = sets[word.home].tilt - sets[arcs[c].set].tilt
+        word.moves |= arcs[c].slope != arcs[0].slope
+
+
+@kernel
+def _try(t, n, number, score, words, sets, arcs, row):
+    """The masses at t steps; returns the slope and the curvature of the dual there."""
+    slope = 0.0
+    bend = 0.0
+    for k in range(1, number):
+        slope -= sets[k].step
+    for j in range(1, n + 1):
+        if t * words[j].spread > words[j].slack:
+            refresh(j, n, number, 2.0 * t * words[j].spread, score, words, sets, arcs, row)
+            tilt(words[j], sets, arcs[j])
+        if not words[j].moves:
+            slope += arcs[j, 0].slope
+            continue
+        for c in range(words[j].count):
+            arcs[j, c].mass = arcs[j, c].value + t * arcs[j, c].slope
+        words[j].threshold = _sparsemax(arcs[j], words[j].count, words[j].threshold)
+        support = 0
+        total = 0.0
+        squares = 0.0
+        for c in range(words[j].count):
+            if arcs[j, c].mass > 0.0:
+                slope += arcs[j, c].mass * arcs[j, c].slope
+                support += 1
+                total += arcs[j, c].slope
+                squares += arcs[j, c].slope * arcs[j, c].slope
+        bend += squares - total * total / support
+    return slope, bend
+
+
+@kernel
+def lift(n, number, place, score, words, sets, arcs, row):
+    """Start a new set that receives nothing at the multiplier where an arc from outside has entered.
+
+    Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
+    reaches the distance from the threshold to the best arc from outside.
+    """
+    entry = np.inf
+    for j in range(1, n + 1):
+        if contains(place, j, words, sets):
+            refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+            best = -np.inf
+            for i in range(n + 1):
+                if sets[words[i].home].meet < place:
+                    best = max(best, row[i])
+            words[j].spread = words[j].threshold - best
+            entry = min(entry, words[j].spread)
+    sets[place].multiplier = entry + 1.0
+    sets[place].step = 0.0
+    penalize(number, sets)
+    for j in range(1, n + 1):
+        if contains(place, j, words, sets):
+            beyond = words[j].spread - sets[place].multiplier
+            if beyond < words[j].slack:
+                refresh(j, n, number, 0.0, score, words, sets, arcs, row)

@@ -15,19 +15,29 @@ from pullback.kernels._vector import kernel
 
 NODE = np.dtype(
     [
-        ("fed", np.float64),  # mass from the root and the settled words
-        ("sends", np.float64),  # mass to the words that are not settled
-        ("used", np.float64),  # what the present flow takes of `fed`
-        ("degree", np.float64),  # mass exchanged with the other members of a set
+        ("first", np.int64),  # its edges are edges[first : first of the next word]
+        ("fed", np.float64),  # mass from the root and from settled words
+        ("sends", np.float64),  # mass to words that are not settled
         ("settled", np.int64),
-        ("seen", np.int64),  # the last search that came here
-        ("via", np.int64),  # and the arc it came by, e forwards or ~e backwards
-        ("enter", np.int64),  # arcs[enter : next word's enter] end here
-        ("leave", np.int64),  # leaving[leave : next word's leave] are the arcs that begin here
+        ("spare", np.float64),  # what the present flow leaves of `fed`
+        ("level", np.int64),  # distance to the word of the present flow, -1 unknown
+        ("current", np.int64),  # the next edge to try
+        ("touched", np.int64),  # whether the present flow goes through it
     ],
     align=True,
 )
-ARC = np.dtype([("head", np.int64), ("modifier", np.int64), ("mass", np.float64), ("flow", np.float64)], align=True)
+# An arc of positive mass gives its modifier an edge to the head, and its head an edge to the modifier.  Flows are
+# searched backwards: the capacity of the first is the mass, of the second the flow that could be undone.
+EDGE = np.dtype(
+    [
+        ("target", np.uint32),
+        ("twin", np.uint32),
+        ("forward", np.int64),
+        ("mass", np.float64),
+        ("residual", np.float64),
+    ],
+    align=True,
+)
 
 EMPTY = 1e-14  # a residual capacity below this is round-off
 
@@ -68,73 +78,81 @@ def is_feasible(scores, n, single_root, seen, queue):
 
 
 @kernel
-def separate(n, goal, columns, heads, mass, nodes, arcs, leaving, queue, found, sizes):
+def separate(n, goal, words, arcs, nodes, edges, queue, reached, found):
     """Disjoint sets of words that receive less than `goal`; none is missed if there is any.
 
-    Column j puts mass[j, c] on the word heads[j, c] for c < columns[j].count.  Row k of `found` becomes the indicator
-    of the k-th set and sizes[k] its size.  Returns the number of sets.
-    Few words need a flow, O(arcs) for each path of it; the others cost O(arcs) together.
+    Word j receives arcs[j, c].mass from arcs[j, c].head for c < words[j].count.  Row k of `found` becomes the indicator
+    of the k-th set.  Returns the number of sets.
+    Few words need a flow, by Dinic's method; the others cost O(arcs) together.
     """
-    _build(n, columns, heads, mass, nodes, arcs, leaving)
+    _build(n, words, arcs, nodes, edges)
     settled = 0
     for j in range(1, n + 1):
         if nodes[j].fed >= goal:
             settled = _settle(j, nodes, queue, settled)
     done = 0
-    search = 0
     sets = 0
     while True:
         while done < settled:
-            settled = _spread(queue[done], goal, nodes, arcs, leaving, queue, settled)
+            settled = _spread(queue[done], goal, nodes, edges, queue, settled)
             done += 1
         if settled == n:
             return sets
         v = _next_word(n, nodes)
-        flow, search, reached = _flow(n, v, goal, search, nodes, arcs, leaving, queue[n:])
+        flow, filled = _flow(n, v, goal, nodes, edges, reached)
         if flow >= goal:
             settled = _settle(v, nodes, queue, settled)
             continue
         # The words that still reach v are the smallest set of least inflow around v.
-        sizes[sets] = _peel(n, reached, nodes, arcs, leaving, queue[n:], found[sets])
-        for q in range(reached):
-            if found[sets, queue[n + q]] > 0.0:
-                settled = _settle(queue[n + q], nodes, queue, settled)
+        member = found[sets]
+        member[: n + 1] = False
+        for q in range(filled):
+            member[reached[q]] = True
+        _peel(reached[:filled], nodes, edges, member)
+        for q in range(filled):
+            if member[reached[q]]:
+                settled = _settle(reached[q], nodes, queue, settled)
         sets += 1
 
 
 @kernel
-def _build(n, columns, heads, mass, nodes, arcs, leaving):
-    """The positive arcs between words by modifier, their numbers by head."""
+def _build(n, words, arcs, nodes, edges):
+    """The network of the arcs with positive mass between words."""
     for i in range(n + 2):
-        nodes[i].leave = 0
-        nodes[i].sends = 0.0
+        nodes[i].first = 0
         nodes[i].fed = 0.0
+        nodes[i].sends = 0.0
         nodes[i].settled = 0
-        nodes[i].seen = 0
-    e = 0
+        nodes[i].touched = 0
     for j in range(1, n + 1):
-        nodes[j].enter = e
-        for c in range(columns[j].count):
-            if mass[j, c] > 0.0:
-                i = heads[j, c]
+        for c in range(words[j].count):
+            i = arcs[j, c].head
+            if arcs[j, c].mass > 0.0:
                 if i == 0:
-                    nodes[j].fed = mass[j, c]
+                    nodes[j].fed = arcs[j, c].mass
                 else:
-                    arcs[e].head = i
-                    arcs[e].modifier = j
-                    arcs[e].mass = mass[j, c]
-                    nodes[i].sends += mass[j, c]
-                    nodes[i + 1].leave += 1
-                    e += 1
-    nodes[n + 1].enter = e
+                    nodes[i].sends += arcs[j, c].mass
+                    nodes[i].first += 1
+                    nodes[j].first += 1
     for i in range(1, n + 2):
-        nodes[i].leave += nodes[i - 1].leave
-    for e in range(nodes[n + 1].enter):
-        i = arcs[e].head
-        leaving[nodes[i].leave] = e
-        nodes[i].leave += 1
-    for i in range(n + 1, 0, -1):
-        nodes[i].leave = nodes[i - 1].leave
+        nodes[i].first += nodes[i - 1].first
+    for j in range(1, n + 1):
+        for c in range(words[j].count):
+            i = arcs[j, c].head
+            if arcs[j, c].mass > 0.0 and i > 0:
+                nodes[i].first -= 1
+                nodes[j].first -= 1
+                _set_edge(edges, nodes[j].first, i, nodes[i].first, True, arcs[j, c].mass)
+                _set_edge(edges, nodes[i].first, j, nodes[j].first, False, arcs[j, c].mass)
+
+
+@kernel
+def _set_edge(edges, e, target, twin, forward, mass):
+    edges[e].target = target
+    edges[e].twin = twin
+    edges[e].forward = forward
+    edges[e].mass = mass
+    edges[e].residual = mass if forward else 0.0
 
 
 @kernel
@@ -145,17 +163,16 @@ def _settle(j, nodes, queue, settled):
 
 
 @kernel
-def _spread(j, goal, nodes, arcs, leaving, queue, settled):
+def _spread(j, goal, nodes, edges, queue, settled):
     """Word j is settled: it feeds its modifiers, some of which settle in turn, and its heads send less."""
-    for p in range(nodes[j].leave, nodes[j + 1].leave):
-        e = leaving[p]
-        k = arcs[e].modifier
-        if not nodes[k].settled:
-            nodes[k].fed += arcs[e].mass
-            if nodes[k].fed >= goal:
-                settled = _settle(k, nodes, queue, settled)
-    for e in range(nodes[j].enter, nodes[j + 1].enter):
-        nodes[arcs[e].head].sends -= arcs[e].mass
+    for e in range(nodes[j].first, nodes[j + 1].first):
+        i = edges[e].target
+        if edges[e].forward:
+            nodes[i].sends -= edges[e].mass
+        elif not nodes[i].settled:
+            nodes[i].fed += edges[e].mass
+            if nodes[i].fed >= goal:
+                settled = _settle(i, nodes, queue, settled)
     return settled
 
 
@@ -163,126 +180,143 @@ def _spread(j, goal, nodes, arcs, leaving, queue, settled):
 def _next_word(n, nodes):
     """The word that is fed and sends most: a greedy feedback vertex set, so that few flows break all cycles."""
     best = -1
+    most = -np.inf
     for j in range(1, n + 1):
-        if not nodes[j].settled and (best < 0 or nodes[j].fed + nodes[j].sends > nodes[best].fed + nodes[best].sends):
+        if not nodes[j].settled and nodes[j].fed + nodes[j].sends > most:
+            most = nodes[j].fed + nodes[j].sends
             best = j
     return best
 
 
 @kernel
-def _flow(n, v, goal, search, nodes, arcs, leaving, queue):
-    """Flow from the settled words to v, up to `goal`, by shortest augmenting paths searched backwards from v.
-
-    Returns the flow, the number of searches so far and the length of `queue`: the words the last search reached.
-    """
-    for j in range(1, n + 1):
-        nodes[j].used = 0.0
-    for e in range(nodes[n + 1].enter):
-        arcs[e].flow = 0.0
-    nodes[v].used = nodes[v].fed
+def _flow(n, v, goal, nodes, edges, reached):
+    """Flow from the settled words to v, up to `goal`; also the number of words that reach v when there is no more."""
     flow = nodes[v].fed
-    for e in range(nodes[v].enter, nodes[v + 1].enter):  # the paths of two arcs need no search
-        i = arcs[e].head
-        if not nodes[i].settled:
-            arcs[e].flow = min(arcs[e].mass, nodes[i].fed)
-            nodes[i].used = arcs[e].flow
-            flow += arcs[e].flow
-    reached = 0
+    for e in range(nodes[v].first, nodes[v + 1].first):
+        i = edges[e].target
+        if edges[e].forward and not nodes[i].settled:
+            flow += min(edges[e].mass, nodes[i].fed)
+    if flow >= goal:  # paths of two arcs are enough
+        return flow, 0
+    for j in range(1, n + 1):
+        nodes[j].spare = nodes[j].fed
+    nodes[v].spare = 0.0
+    nodes[v].touched = 1
+    for e in range(nodes[v].first, nodes[v + 1].first):
+        i = edges[e].target
+        if edges[e].forward and not nodes[i].settled:
+            push = min(edges[e].mass, nodes[i].fed)
+            nodes[i].spare -= push
+            edges[e].residual -= push
+            edges[edges[e].twin].residual = push
+            nodes[i].touched = 1
+    filled = 0
     while flow < goal:
-        search += 1
-        source, reached = _search(v, search, nodes, arcs, leaving, queue)
-        if source < 0:
+        depth, filled = _levels(n, v, nodes, edges, reached)
+        if depth < 0:
             break
-        flow += _augment(source, v, nodes, arcs)
-    return flow, search, reached
+        flow += _blocking_flow(v, depth, goal - flow, nodes, edges, reached)
+    for j in range(1, n + 1):
+        if nodes[j].touched:
+            nodes[j].touched = 0
+            for e in range(nodes[j].first, nodes[j + 1].first):
+                edges[e].residual = edges[e].mass if edges[e].forward else 0.0
+    return flow, filled
 
 
 @kernel
-def _search(v, search, nodes, arcs, leaving, queue):
-    """The nearest word that reaches v in the residual graph and has mass to spare, or -1."""
-    nodes[v].seen = search
-    queue[0] = v
-    reached = 1
+def _levels(n, v, nodes, edges, reached):
+    """Distances to v in the residual graph, up to the nearest words with something to spare; -1 if there are none."""
+    for j in range(1, n + 1):
+        nodes[j].level = -1
+    nodes[v].level = 0
+    reached[0] = v
+    filled = 1
     done = 0
-    while done < reached:
-        j = queue[done]
+    depth = -1
+    while done < filled:
+        j = reached[done]
         done += 1
-        for e in range(nodes[j].enter, nodes[j + 1].enter):
-            i = arcs[e].head
-            if nodes[i].seen != search and not nodes[i].settled and arcs[e].mass - arcs[e].flow > EMPTY:
-                nodes[i].seen = search
-                nodes[i].via = e
-                if nodes[i].fed - nodes[i].used > EMPTY:
-                    return i, reached
-                queue[reached] = i
-                reached += 1
-        for p in range(nodes[j].leave, nodes[j + 1].leave):
-            e = leaving[p]
-            i = arcs[e].modifier
-            if arcs[e].flow > EMPTY and nodes[i].seen != search and not nodes[i].settled:
-                nodes[i].seen = search
-                nodes[i].via = ~e
-                if nodes[i].fed - nodes[i].used > EMPTY:
-                    return i, reached
-                queue[reached] = i
-                reached += 1
-    return -1, reached
+        if nodes[j].level == depth:
+            break
+        nodes[j].current = nodes[j].first
+        for e in range(nodes[j].first, nodes[j + 1].first):
+            if edges[e].residual > EMPTY:
+                i = edges[e].target
+                if nodes[i].level < 0 and not nodes[i].settled:
+                    nodes[i].level = nodes[j].level + 1
+                    reached[filled] = i
+                    filled += 1
+                    if nodes[i].spare > EMPTY:
+                        depth = nodes[i].level
+    return depth, filled
 
 
 @kernel
-def _augment(source, v, nodes, arcs):
-    """Send what the path from `source` to v can carry."""
-    push = nodes[source].fed - nodes[source].used
-    i = source
-    while i != v:
-        e = nodes[i].via
-        if e >= 0:
-            push = min(push, arcs[e].mass - arcs[e].flow)
-            i = arcs[e].modifier
+def _blocking_flow(v, depth, wanted, nodes, edges, path):
+    """Send along shortest paths until each has a full edge, or `wanted` has arrived; returns what has."""
+    total = 0.0
+    at = 0
+    j = v
+    while total < wanted:
+        if at == depth:
+            push = nodes[j].spare
+            for q in range(depth):
+                push = min(push, edges[path[q]].residual)
+            nodes[j].spare -= push
+            nodes[j].touched = 1
+            total += push
+            at = depth - 1
+            for q in range(depth - 1, -1, -1):
+                e = path[q]
+                edges[e].residual -= push
+                edges[edges[e].twin].residual += push
+                nodes[edges[edges[e].twin].target].touched = 1
+                if edges[e].residual <= EMPTY:
+                    at = q
+            j = edges[edges[path[at]].twin].target
+            continue
+        last = nodes[j + 1].first
+        e = nodes[j].current
+        while e < last:
+            if edges[e].residual > EMPTY:
+                i = edges[e].target
+                if nodes[i].level == at + 1 and (at + 1 < depth or nodes[i].spare > EMPTY):
+                    break
+            e += 1
+        nodes[j].current = e
+        if e < last:
+            path[at] = e
+            at += 1
+            j = edges[e].target
+        elif at == 0:
+            break
         else:
-            push = min(push, arcs[~e].flow)
-            i = arcs[~e].head
-    nodes[source].used += push
-    i = source
-    while i != v:
-        e = nodes[i].via
-        if e >= 0:
-            arcs[e].flow += push
-            i = arcs[e].modifier
-        else:
-            arcs[~e].flow -= push
-            i = arcs[~e].head
-    return push
+            nodes[j].level = -1
+            at -= 1
+            j = edges[edges[path[at]].twin].target
+    return total
 
 
 @kernel
-def _peel(n, reached, nodes, arcs, leaving, queue, member):
-    """Drop the words that hang off a violated set; `member` becomes its indicator.  Returns its size.
+def _peel(words, nodes, edges, member):
+    """Drop the words that hang off a violated set.
 
     Without u the set receives degree(u) − 1 more, so a degree of at most 1 makes the smaller set no less violated.
     """
-    member[: n + 1] = 0.0
-    for q in range(reached):
-        member[queue[q]] = 1.0
-    for q in range(reached):
-        j = queue[q]
-        nodes[j].degree = 0.0
-        for e in range(nodes[j].enter, nodes[j + 1].enter):
-            nodes[j].degree += arcs[e].mass * member[arcs[e].head]
-        for p in range(nodes[j].leave, nodes[j + 1].leave):
-            nodes[j].degree += arcs[leaving[p]].mass * member[arcs[leaving[p]].modifier]
-    size = reached
+    size = len(words)
+    for j in words:
+        nodes[j].spare = 0.0  # now the degree: the mass exchanged with the others
+        for e in range(nodes[j].first, nodes[j + 1].first):
+            if member[edges[e].target]:
+                nodes[j].spare += edges[e].mass
     shrinking = True
     while shrinking:
         shrinking = False
-        for q in range(reached):
-            j = queue[q]
-            if size > 2 and member[j] > 0.0 and nodes[j].degree <= 1.0 + 1e-12:
+        for j in words:
+            if size > 2 and member[j] and nodes[j].spare <= 1.0 + 1e-12:
                 shrinking = True
-                member[j] = 0.0
+                member[j] = False
                 size -= 1
-                for e in range(nodes[j].enter, nodes[j + 1].enter):
-                    nodes[arcs[e].head].degree -= arcs[e].mass
-                for p in range(nodes[j].leave, nodes[j + 1].leave):
-                    nodes[arcs[leaving[p]].modifier].degree -= arcs[leaving[p]].mass
-    return size
+                for e in range(nodes[j].first, nodes[j + 1].first):
+                    nodes[edges[e].target].spare -= edges[e].mass
