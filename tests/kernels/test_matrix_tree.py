@@ -217,3 +217,16 @@ def test_the_first_instance_that_cannot_be_solved_is_named(single_root):
     scores[2, 1:, 1:3] = [[-np.inf, 0.0], [0.0, -np.inf], [-np.inf, -np.inf]]  # two words that only know each other
     scores[2, 0, 1:3] = -np.inf
     assert set(failures()) == {2}
+
+
+@ROOTS
+def test_sentences_without_words_have_one_empty_tree(single_root):
+    scores, lengths = np.full((5, 1, 1), np.nan), np.zeros(5, int)
+    value, marginals, out = np.full(5, 99.0), np.full((5, 1, 1), 99.0), np.full((5, 1, 1), 99.0)
+    weights, slopes = np.empty((5, 1, 1)), np.empty((5, 1, 1))
+    assert matrix_tree.linearize(scores, lengths, single_root, value, marginals, weights, slopes, 0, 5) == -1
+    assert not value.any() and not marginals.any()
+    assert matrix_tree.hessian_product_at(scores, lengths, single_root, weights, slopes, scores, out, 0, 5) == -1
+    assert not out.any()
+    assert matrix_tree.hessian_product(scores, lengths, single_root, scores, marginals, 0, 5) == -1
+    assert not marginals.any()

@@ -15,9 +15,9 @@ and the marginals are w a.  Since p[h, k] c_h ≤ n, that one difference costs n
 
 **One root.**  The coefficient of the first power of the root's weights: leave h = 0 out of every d_k but the last, d_1.
 A word k whose d_k is then zero cannot be reached from any word left.  If there is a tree, its root word r reaches k,
-hence r is k itself or was eliminated before it; since the pivots before were positive, such an r is
-in turn reached from k.  So k reaches all words, and exchanging it with word 1 makes every pivot but d_1 positive.
-Stuck a second time, or without `single_root`, means that there is no tree.
+so r is k itself or was eliminated before it; and since the pivots before were positive, such an r is in turn reached
+from k.  So k reaches all words, and exchanging it with word 1 makes every pivot but d_1 positive.  A pivot of zero
+after that, or without `single_root`, means that there is no tree.
 
 **Range.**  Weights below 1e-307 are rounded to zero, and so is any term of the sums.  Column sums stay at most one
 through the elimination, so each rounding takes at most 1e-307 from Z: as long as Z is above n³ 1e-291 nothing is lost.

@@ -18,7 +18,7 @@ from pullback.kernels._lanes import COLUMNS, LANES, ROWS, dual_products, move, m
 from pullback.kernels._vector import fmax, kernel
 from pullback.kernels.elimination import clear, copy, exchanged, factorize, workspace
 
-_MODERATE = 256.0  # the error of the closed form was seen to be about this many times the rounding error
+_MODERATE = 256.0  # the error of the closed form is about the largest slope times the rounding error
 
 
 @kernel
@@ -231,6 +231,8 @@ def _multiply_out(lengths, single_root, weights, slopes, g, out, instances, lo, 
     count = 0
     for b in range(lo, hi):
         out[b] = 0.0
+        if lengths[b] == 0:
+            continue
         if _are_moderate(slopes[b], lengths[b]):
             closed_form(weights[b], slopes[b], g[b], lengths[b], single_root, work, out[b])
         else:

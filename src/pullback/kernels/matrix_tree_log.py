@@ -2,7 +2,7 @@
 
 The same elimination as in `matrix_tree`, with every positive number x kept as (log x, derivative of log x along a
 direction).  Adding two of them averages the derivatives, so nothing is ever out of range and no sign is needed:
-the derivative of the marginals costs one more pass of the same kind.  Slower by a factor of about 5.
+the derivative of the marginals costs one more pass of the same kind.  Four times slower at 10 words, fifteen at 100.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ def _add(x, dx, y, dy):
     """log(eˣ + eʸ) and its derivative."""
     if x < y:
         x, dx, y, dy = y, dy, x, dx
-    if y == -np.inf:
+    if not y - x > -40.0:  # less than the rounding error of x, or both −∞
         return x, dx
     share = np.exp(y - x)
     return x + np.log1p(share), (dx + share * dy) / (1.0 + share)
@@ -60,9 +60,10 @@ def adjoint(w, dw, d, dd, n, single_root, a, da, flow, dflow):
                     x, dx = p + a[h, m], dp + da[h, m]
                     if x > -np.inf:
                         a[k, m], da[k, m] = _add(a[k, m], da[k, m], x, dx)
-                        part = np.exp(x + w[k, m])
-                        flow[h] += part
-                        dflow[h] += part * (dx + dw[k, m]) if part > 0.0 else 0.0
+                        if x + w[k, m] > -700.0:
+                            part = np.exp(x + w[k, m])
+                            flow[h] += part
+                            dflow[h] += part * (dx + dw[k, m])
             through += flow[h]
             dthrough += dflow[h]
         for h in range(k):
