@@ -6,6 +6,7 @@ float32).  `over_batch` runs a kernel over the instances of a batch, in as many 
 """
 
 import itertools
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -113,10 +114,10 @@ def _vmap_rule(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def instances(tensor: Tensor, event_dims: int) -> NDArray[Any]:
-    """The tensor's memory as an array whose first axis counts the instances of the batch."""
-    batch = tensor.shape[: tensor.dim() - event_dims]
-    array: NDArray[Any] = tensor.reshape(batch.numel(), *tensor.shape[tensor.dim() - event_dims :]).numpy()
-    return array
+    """The memory of a contiguous tensor as an array whose first axis counts the instances of the batch."""
+    array: NDArray[Any] = tensor.numpy()  # NumPy's reshape costs a third of torch's
+    event = array.shape[array.ndim - event_dims :]
+    return array.reshape(math.prod(array.shape[: array.ndim - event_dims]), *event)
 
 
 def over_batch(kernel: Kernel, *arguments: Any, batch: int, work: float) -> int:

@@ -63,13 +63,14 @@ def project(
     `spanning`, vertices that are tied with them follow, with probability 0, until the face is spanned: its span, not
     theirs, is where μ moves when s does.
     """
-    found: Projection = _solve(argmax, scores, event_dims, each, start, tolerance, max_iterations, spanning)
+    # The search calls back into Python, so it is not compiled; decorating it would import the whole compiler.
+    solve = torch.compiler.disable(_solve) if torch.compiler.is_compiling() else _solve
+    found: Projection = solve(argmax, scores, event_dims, each, start, tolerance, max_iterations, spanning)
     if not found.converged.all():
         _complain(found, tolerance, strict)
     return found
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _solve(
     argmax: Callable[[Tensor], Tensor],
     scores: Tensor,

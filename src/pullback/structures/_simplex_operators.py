@@ -7,14 +7,12 @@ import torch
 from torch import Tensor
 
 from pullback import kernels
-from pullback.structures._bridge import Kernel, name_example, operator, over_batch
+from pullback.structures._bridge import Kernel, instances, name_example, operator, over_batch
 
 
 def _run(kernel: Kernel, first: Tensor, *rest: Tensor, work: float) -> None:
     """A kernel over rows, with `work` nanoseconds for each entry, or an error naming the example it failed at."""
-    n = first.shape[-1]
-    # Short rows take 50 ns: here a microsecond per tensor counts, and NumPy reshapes faster than torch.
-    arrays = [t.numpy().reshape((-1, n) if t.shape == first.shape else -1) for t in (first, *rest)]
+    arrays = [instances(tensor, 1 if tensor.shape == first.shape else 0) for tensor in (first, *rest)]
     failed = over_batch(kernel, *arrays, batch=len(arrays[0]), work=work * first.numel())
     if failed >= 0:
         example = name_example(failed, first.shape[:-1])
