@@ -133,52 +133,77 @@ log_partition = operator(
 
 
 def _partition_and_marginals(
-    scores: Tensor, lengths: Tensor, projective: bool, single_root: bool
-) -> tuple[Tensor, Tensor]:
-    value, marginals = scores.new_empty(lengths.shape), torch.empty_like(scores)
+    scores: Tensor, lengths: Tensor, projective: bool, single_root: bool, linearized: bool
+) -> tuple[Tensor, ...]:
+    value, marginals, weights, slopes = _fake_partition(scores, lengths, projective, single_root, linearized)
     room = kernels.inside_outside if projective else kernels.matrix_tree
-    rest = (single_root, instances(value, 0), instances(marginals, 2))
-    run(room.log_partition_and_marginals, scores, lengths, *rest, work=2 * scores.shape[-1] ** 3)
-    return value, marginals
+    kernel, kept = room.log_partition_and_marginals, [instances(value, 0), instances(marginals, 2)]
+    if weights.numel():
+        kernel, kept = kernels.matrix_tree.linearize, [*kept, instances(weights, 2), instances(slopes, 2)]
+    run(kernel, scores, lengths, single_root, *kept, work=2 * scores.shape[-1] ** 3)
+    return value, marginals, weights, slopes
 
 
-def _save_partition(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    scores, lengths, ctx.projective, ctx.single_root = inputs
-    ctx.save_for_backward(scores, lengths, output[1])
+def _fake_partition(
+    scores: Tensor, lengths: Tensor, projective: bool, single_root: bool, linearized: bool
+) -> tuple[Tensor, ...]:
+    shape = scores.shape if linearized and not projective else (*lengths.shape, 0)
+    weights, slopes = (scores.new_empty(shape, dtype=torch.float64) for _ in range(2))
+    return scores.new_empty(lengths.shape), scores.new_empty(scores.shape), weights, slopes
+
+
+def _save_partition(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    scores, lengths, ctx.projective, ctx.single_root, _ = inputs
+    ctx.save_for_backward(scores, lengths, *output[1:])
     ctx.set_materialize_grads(False)
 
 
-def _differentiate_partition(ctx: Any, of_value: Tensor | None, of_marginals: Tensor | None) -> tuple[Any, ...]:
+def _differentiate_partition(
+    ctx: Any, of_value: Tensor | None, of_marginals: Tensor | None, *_: Any
+) -> tuple[Any, ...]:
     """The value's gradient is the marginals; that of the marginals is the Hessian of the value."""
-    scores, lengths, marginals = ctx.saved_tensors
+    scores, lengths, marginals, weights, slopes = ctx.saved_tensors
     gradient = None
     if of_value is not None:
         gradient = of_value[..., None, None] * marginals
     if of_marginals is not None:
-        curvature = hessian_product(scores, lengths, of_marginals, ctx.projective, ctx.single_root)
+        curvature = hessian_product(scores, lengths, weights, slopes, of_marginals, ctx.projective, ctx.single_root)
         gradient = curvature if gradient is None else gradient + curvature
-    return gradient, None, None, None
+    return gradient, None, None, None, None
 
 
 partition_and_marginals = operator(
-    f"tree_partition_and_marginals(Tensor scores, Tensor lengths, {KIND}) -> (Tensor, Tensor)",
+    f"tree_partition_and_marginals(Tensor scores, Tensor lengths, {KIND}, bool linearized) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
     _partition_and_marginals,
-    lambda scores, lengths, *_: (scores.new_empty(lengths.shape), scores.new_empty(scores.shape)),
+    _fake_partition,
     save=_save_partition,
     backward=_differentiate_partition,
 )
+"""The log-partition and the marginals; if `linearized`, also what makes the derivative of the marginals cheap."""
 
 
-def _hessian_product(scores: Tensor, lengths: Tensor, direction: Tensor, projective: bool, single_root: bool) -> Tensor:
+def _hessian_product(
+    scores: Tensor,
+    lengths: Tensor,
+    weights: Tensor,
+    slopes: Tensor,
+    direction: Tensor,
+    projective: bool,
+    single_root: bool,
+) -> Tensor:
     product = torch.empty_like(scores)
     room = kernels.inside_outside if projective else kernels.matrix_tree
-    rest = (single_root, instances(direction.to(scores.dtype), 2), instances(product, 2))
-    run(room.hessian_product, scores, lengths, *rest, work=4 * scores.shape[-1] ** 3)
+    kernel, rest = room.hessian_product, [instances(direction.to(scores.dtype), 2), instances(product, 2)]
+    if weights.numel():
+        kernel, rest = kernels.matrix_tree.hessian_product_at, [instances(weights, 2), instances(slopes, 2), *rest]
+    run(kernel, scores, lengths, single_root, *rest, work=4 * scores.shape[-1] ** 3)
     return product
 
 
 hessian_product = operator(
-    f"tree_hessian_product(Tensor scores, Tensor lengths, Tensor direction, {KIND}) -> Tensor",
+    f"tree_hessian_product(Tensor scores, Tensor lengths, Tensor weights, Tensor slopes, Tensor direction, {KIND}) "
+    "-> Tensor",
     _hessian_product,
     _like_scores,
 )

@@ -77,12 +77,13 @@ class DependencyTree(LogLinear):
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
         if torch.is_grad_enabled() and scores.requires_grad:
-            return trees.partition_and_marginals(scores, lengths, self.projective, self.single_root)[0]
+            return trees.partition_and_marginals(scores, lengths, self.projective, self.single_root, False)[0]
         return trees.log_partition(scores, lengths, self.projective, self.single_root)
 
     def marginals(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
-        return trees.partition_and_marginals(scores, lengths, self.projective, self.single_root)[1]
+        linearized = torch.is_grad_enabled() and scores.requires_grad
+        return trees.partition_and_marginals(scores, lengths, self.projective, self.single_root, linearized)[1]
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
