@@ -61,7 +61,7 @@ ARC = np.dtype(
 
 @kernel
 def start(n, single_root, words, sets):
-    """The family of the set of all words alone.  Returns the number of sets."""
+    """The family of the set of all words alone."""
     words[0].home = 0
     for j in range(1, n + 1):
         words[j].home = 1
@@ -71,7 +71,6 @@ def start(n, single_root, words, sets):
         sets[k].multiplier = 0.0
         sets[k].penalty = 0.0
         sets[k].equality = k == 1 and single_root
-    return 2
 
 
 @kernel
@@ -141,7 +140,8 @@ def uncross(n, number, member, words, sets, arcs, union):
             member[j] = member[j] and inside
         received, received_by_union = inflow(n, member, words, arcs), inflow(n, union, words, arcs)
         if received_by_union < received:
-            member[: n + 1] = union[: n + 1]
+            for j in range(n + 1):
+                member[j] = union[j]
         if min(received, received_by_union) >= 1.0:
             return False
 
@@ -192,7 +192,7 @@ def remove(n, number, place, words, sets, arcs):
     for j in range(1, n + 1):
         words[j].home = _without(words[j].home, place, parent)
         for c in range(words[j].count):
-            arcs[j, c].set = _without(arcs[j, c].set, place, parent)
+            arcs[j, c].set = _without(np.int64(arcs[j, c].set), place, parent)
 
 
 @kernel

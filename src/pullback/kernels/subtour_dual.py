@@ -21,7 +21,7 @@ import numpy as np
 from pullback.kernels.laminar import contains, meet
 from pullback.kernels._vector import fmax, kernel, summing
 
-ACCURACY = 0.2  # how far a line search goes: the part of the slope that may be left
+ACCURACY = 0.1  # how far a line search goes: the part of the slope that may be left
 MARGIN = 1.0  # the least slack of a new list of candidates, divided by the size of the support
 
 
@@ -74,7 +74,7 @@ def candidates(j, row, margin, words, sets, arcs):
             c += 1
     words[j].count = c
     words[j].slack = margin
-    words[j].threshold = _sparsemax(arcs, c, t)
+    words[j].threshold = _sparsemax(arcs, words[j].count, t)
     return c > 0
 
 

@@ -15,29 +15,20 @@ from pullback.kernels._vector import kernel
 
 NODE = np.dtype(
     [
-        ("first", np.int64),  # its edges are edges[first : first of the next word]
+        ("first", np.int32),  # its edges are edges[first : first of the next word]
         ("fed", np.float64),  # mass from the root and from settled words
         ("sends", np.float64),  # mass to words that are not settled
-        ("settled", np.int64),
+        ("settled", np.int32),
         ("spare", np.float64),  # what the present flow leaves of `fed`
-        ("level", np.int64),  # distance to the word of the present flow, -1 unknown
-        ("current", np.int64),  # the next edge to try
-        ("touched", np.int64),  # whether the present flow goes through it
+        ("level", np.int32),  # distance to the word of the present flow, -1 unknown
+        ("current", np.int32),  # the next edge to try
+        ("touched", np.int32),  # whether the present flow goes through it
     ],
     align=True,
 )
-# An arc of positive mass gives its modifier an edge to the head, and its head an edge to the modifier.  Flows are
-# searched backwards: the capacity of the first is the mass, of the second the flow that could be undone.
-EDGE = np.dtype(
-    [
-        ("target", np.uint32),
-        ("twin", np.uint32),
-        ("forward", np.int64),
-        ("mass", np.float64),
-        ("residual", np.float64),
-    ],
-    align=True,
-)
+# An arc of positive mass gives its modifier an edge to the head, of this mass, and its head an edge to the modifier, of
+# the opposite mass.  Flows are searched backwards: the capacity of the first is the mass, of the second what flows.
+EDGE = np.dtype([("target", np.uint32), ("twin", np.uint32), ("mass", np.float64), ("residual", np.float64)], align=True)
 
 EMPTY = 1e-14  # a residual capacity below this is round-off
 
@@ -86,7 +77,7 @@ def separate(n, goal, words, arcs, nodes, edges, queue, reached, found):
     Few words need a flow, by Dinic's method; the others cost O(arcs) together.
     """
     _build(n, words, arcs, nodes, edges)
-    settled = 0
+    settled = np.int64(0)
     for j in range(1, n + 1):
         if nodes[j].fed >= goal:
             settled = _settle(j, nodes, queue, settled)
@@ -142,17 +133,16 @@ def _build(n, words, arcs, nodes, edges):
             if arcs[j, c].mass > 0.0 and i > 0:
                 nodes[i].first -= 1
                 nodes[j].first -= 1
-                _set_edge(edges, nodes[j].first, i, nodes[i].first, True, arcs[j, c].mass)
-                _set_edge(edges, nodes[i].first, j, nodes[j].first, False, arcs[j, c].mass)
+                _set_edge(edges, nodes[j].first, np.int64(i), nodes[i].first, arcs[j, c].mass)
+                _set_edge(edges, nodes[i].first, j, nodes[j].first, -arcs[j, c].mass)
 
 
 @kernel
-def _set_edge(edges, e, target, twin, forward, mass):
+def _set_edge(edges, e, target, twin, mass):
     edges[e].target = target
     edges[e].twin = twin
-    edges[e].forward = forward
     edges[e].mass = mass
-    edges[e].residual = mass if forward else 0.0
+    edges[e].residual = max(mass, 0.0)
 
 
 @kernel
@@ -167,12 +157,12 @@ def _spread(j, goal, nodes, edges, queue, settled):
     """Word j is settled: it feeds its modifiers, some of which settle in turn, and its heads send less."""
     for e in range(nodes[j].first, nodes[j + 1].first):
         i = edges[e].target
-        if edges[e].forward:
+        if edges[e].mass > 0.0:
             nodes[i].sends -= edges[e].mass
         elif not nodes[i].settled:
-            nodes[i].fed += edges[e].mass
+            nodes[i].fed -= edges[e].mass
             if nodes[i].fed >= goal:
-                settled = _settle(i, nodes, queue, settled)
+                settled = _settle(np.int64(i), nodes, queue, settled)
     return settled
 
 
@@ -194,7 +184,7 @@ def _flow(n, v, goal, nodes, edges, reached):
     flow = nodes[v].fed
     for e in range(nodes[v].first, nodes[v + 1].first):
         i = edges[e].target
-        if edges[e].forward and not nodes[i].settled:
+        if edges[e].mass > 0.0 and not nodes[i].settled:
             flow += min(edges[e].mass, nodes[i].fed)
     if flow >= goal:  # paths of two arcs are enough
         return flow, 0
@@ -204,7 +194,7 @@ def _flow(n, v, goal, nodes, edges, reached):
     nodes[v].touched = 1
     for e in range(nodes[v].first, nodes[v + 1].first):
         i = edges[e].target
-        if edges[e].forward and not nodes[i].settled:
+        if edges[e].mass > 0.0 and not nodes[i].settled:
             push = min(edges[e].mass, nodes[i].fed)
             nodes[i].spare -= push
             edges[e].residual -= push
@@ -220,7 +210,7 @@ def _flow(n, v, goal, nodes, edges, reached):
         if nodes[j].touched:
             nodes[j].touched = 0
             for e in range(nodes[j].first, nodes[j + 1].first):
-                edges[e].residual = edges[e].mass if edges[e].forward else 0.0
+                edges[e].residual = max(edges[e].mass, 0.0)
     return flow, filled
 
 
@@ -309,7 +299,7 @@ def _peel(words, nodes, edges, member):
         nodes[j].spare = 0.0  # now the degree: the mass exchanged with the others
         for e in range(nodes[j].first, nodes[j + 1].first):
             if member[edges[e].target]:
-                nodes[j].spare += edges[e].mass
+                nodes[j].spare += abs(edges[e].mass)
     shrinking = True
     while shrinking:
         shrinking = False
@@ -319,4 +309,4 @@ def _peel(words, nodes, edges, member):
                 member[j] = False
                 size -= 1
                 for e in range(nodes[j].first, nodes[j + 1].first):
-                    nodes[edges[e].target].spare -= edges[e].mass
+                    nodes[edges[e].target].spare -= abs(edges[e].mass)

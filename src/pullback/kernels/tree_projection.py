@@ -25,7 +25,7 @@ from pullback.kernels.subtours import EDGE, NODE, is_feasible, separate
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT
 SOLVED = 1e-11  # far below CUT, or a set that is solved would be found again
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
-STEPS = 3  # of the dual before looking for more sets
+STEPS = 2  # of the dual before looking for more sets
 ALL = 500
 
 SOLUTION, NO_TREE, NO_CONVERGENCE = 0, 1, 2
@@ -53,12 +53,12 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
         if n == 0:
             continue
         for steps in (STEPS, ALL):
-            number = start(n, single_root, words, family)
+            start(n, single_root, words, family)
             largest, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
             if largest != largest or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
                 return b
             converged, number = _solve(
-                n, number, steps, largest, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
+                n, steps, largest, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
             )
             if converged:
                 break
@@ -98,7 +98,7 @@ def _columns(scores, n, score, words, sets, arcs, row):
                 score[j, i] = scores[i, j]
     largest = 0.0
     forbidden = False
-    meet(1, 2, words, sets)  # as long as there is one set, all words agree
+    sets[0].meet, sets[1].meet = 0, 1
     for j in range(1, n + 1):
         score[j, j] = score[j, 0]
         total = 0.0
@@ -106,7 +106,8 @@ def _columns(scores, n, score, words, sets, arcs, row):
             total += score[j, i]
         forbidden |= total == -np.inf
         score[j, j] = -np.inf
-        row[: n + 1] = score[j, : n + 1]
+        for i in range(n + 1):
+            row[i] = score[j, i]
         if total != total or not candidates(j, row[: n + 1], 0.0, words, sets, arcs[j]):
             return np.nan, True
         largest = max(largest, abs(score[j, arcs[j, 0].head]))
@@ -114,7 +115,7 @@ def _columns(scores, n, score, words, sets, arcs, row):
 
 
 @kernel
-def _solve(n, number, steps, largest, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
+def _solve(n, steps, largest, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
     While the dual is not solved, only sets that are violated by more than twice its residual count.
@@ -122,6 +123,7 @@ def _solve(n, number, steps, largest, score, words, sets, arcs, hessian, row, no
     """
     solved = SOLVED + 4e-15 * largest
     patience = steps
+    number = np.int64(2)  # not a literal, for which Numba would compile everything a second time
     for _ in range(4 * n + 50):
         residual = minimize(n, number, patience, solved, score, words, sets, arcs, hessian, row)
         if residual == np.inf:
@@ -169,8 +171,9 @@ def _finish(n, number, words, sets, arcs, hessian, point, active):
 @kernel
 def _unpack(n, active, words, sets):
     """The family of the active sets, all free; returns the number of sets."""
-    number = start(n, False, words, sets)
+    start(n, False, words, sets)
     sets[1].free = 0
+    number = np.int64(2)
     for q in range(n):
         size = 0
         for j in range(1, n + 1):
