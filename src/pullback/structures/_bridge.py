@@ -38,14 +38,15 @@ def operator(
 
     `compute` sees contiguous tensors in host memory, in float32 or float64; its outputs go back to the device and the
     dtype of the inputs.  `fake` gives empty outputs of the right shape.  `backward(ctx, *gradients)` and `save(ctx,
-    inputs, output)` are those of `torch.library.register_autograd`; without them derivatives are refused.
+    inputs, output)` are those of `torch.library.register_autograd`; without them no input may
+    require grad.
     """
     name = schema.split("(")[0]
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(name, _on_host(compute), "CompositeExplicitAutograd")
     torch.library.register_fake(f"pullback::{name}", fake, lib=_library)
-    backward = backward or _refuse_derivative(name)
-    torch.library.register_autograd(f"pullback::{name}", backward, setup_context=save, lib=_library)
+    if backward is not None:
+        torch.library.register_autograd(f"pullback::{name}", backward, setup_context=save, lib=_library)
     operation: Callable[..., Any] = getattr(torch.ops.pullback, name).default
     torch.library.register_vmap(f"pullback::{name}", _vmap_rule(operation), lib=_library)
 
@@ -68,11 +69,9 @@ def _has_tangent(argument: Any) -> bool:
     return isinstance(argument, Tensor) and forward_ad.unpack_dual(argument).tangent is not None
 
 
-def _refuse_derivative(name: str) -> Callable[..., Any]:
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise RuntimeError(f"pullback::{name} has no derivative: it is discrete, or a derivative of too high an order.")
-
-    return backward
+def no_derivative(ctx: Any, *gradients: Any) -> Any:
+    """The backward of an operator that is a derivative itself, of the highest order there is."""
+    raise RuntimeError("pullback has no derivative of this order: second derivatives are the highest.")
 
 
 def _on_host(compute: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pullback import kernels
-from pullback.structures._bridge import Kernel, instances, name_example, operator, over_batch
+from pullback.structures._bridge import Kernel, instances, name_example, no_derivative, operator, over_batch
 
 BATCH = "Tensor scores, Tensor low, Tensor high"
 
@@ -145,7 +145,10 @@ def _hessian_product(scores: Tensor, low: Tensor, high: Tensor, direction: Tenso
 
 
 hessian_product: Callable[..., Tensor] = operator(
-    f"subset_hessian_product({BATCH}, Tensor direction) -> Tensor", _hessian_product, _like_scores
+    f"subset_hessian_product({BATCH}, Tensor direction) -> Tensor",
+    _hessian_product,
+    _like_scores,
+    backward=no_derivative,
 )
 
 

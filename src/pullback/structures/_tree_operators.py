@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pullback import kernels
-from pullback.structures._bridge import Kernel, instances, name_example, operator, over_batch
+from pullback.structures._bridge import Kernel, instances, name_example, no_derivative, operator, over_batch
 from pullback.structures._projection import ConvergenceError
 
 KIND = "bool projective, bool single_root"
@@ -206,4 +206,5 @@ hessian_product = operator(
     "-> Tensor",
     _hessian_product,
     _like_scores,
+    backward=no_derivative,
 )
