@@ -1,7 +1,7 @@
 """The peers' dependency trees in our conventions: scores (batch, head, modifier), node 0 is the root.
 
-Each class turns the scores into the layout its library wants once, before any timing; `to_ours` takes an arc matrix
-back, for comparing answers.
+Each class lays the scores out as its library wants them once, before any timing: a float32 tensor goes in and a tensor
+comes out.  `to_ours` takes an arc matrix back, for comparing answers.
 """
 
 from __future__ import annotations
@@ -110,27 +110,28 @@ class Supar:
 
 
 class Ufal:
-    """ufal.chu_liu_edmonds: one (n + 1, n + 1) array of doubles, modifier first.
+    """ufal.chu_liu_edmonds: one (n + 1, n + 1) array of doubles per sentence, modifier first, to a list of heads.
 
-    A single root comes by a penalty on the root's arcs, as its documentation advises.
+    The input is a float32 tensor and the output a tensor, as for every contender, so the conversions count.  A single
+    root comes by a penalty on the root's arcs.
     """
 
     name = "ufal"
 
     def __init__(self, scores: Tensor, *, projective: bool, single_root: bool):
         self.decode = optional("ufal.chu_liu_edmonds").chu_liu_edmonds
-        matrices = scores.detach().transpose(1, 2).double().contiguous()
-        if single_root:
-            matrices[:, :, 0] -= 1e4
-        self.matrices = list(matrices.numpy())
+        self.scores = scores.detach().transpose(1, 2).contiguous()
+        self.single_root = single_root
 
-    def argmax(self) -> list[list[int]]:
-        decode = self.decode
-        return [decode(matrix)[0] for matrix in self.matrices]
+    def argmax(self) -> Tensor:
+        decode, matrices = self.decode, self.scores.double()
+        if self.single_root:
+            matrices[:, :, 0] -= 1e4
+        return torch.tensor([decode(matrix)[0] for matrix in matrices.numpy()])
 
     @staticmethod
-    def to_ours(heads: list[list[int]]) -> Tensor:
-        return arcs_from_heads(torch.tensor(heads).clamp(min=0))
+    def to_ours(heads: Tensor) -> Tensor:
+        return arcs_from_heads(heads.clamp(min=0))
 
 
 class LpSparseMAP:
