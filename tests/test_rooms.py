@@ -19,7 +19,7 @@ WORK_TOGETHER = (
     {"kernels.eisner", "kernels.active_set", "kernels.projective_projection"},
     {"kernels.elimination", "kernels.matrix_tree", "kernels.matrix_tree_hessian", "kernels.matrix_tree_log"},
     {"kernels.elimination", "kernels.matrix_tree_log", "kernels.tree_sampling"},
-    {"kernels.subtours", "kernels.subtour_dual", "kernels.laminar", "kernels.tree_projection"},
+    {"kernels.laminar", "kernels.subtour_dual", "kernels.subtours", "kernels.tree_columns", "kernels.tree_projection"},
 )
 LISTS = ("estimators.catalog",)  # imports whatever it lists
 

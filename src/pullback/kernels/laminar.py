@@ -17,13 +17,13 @@ from pullback.kernels._vector import kernel
 
 SET = np.dtype(
     [
-        ("parent", np.int64),
+        ("parent", np.uint32),
         ("size", np.int64),
-        ("shared", np.int64),  # words in common with some other set; arcs in a support
-        ("listed", np.int64),  # a list of sets
-        ("meet", np.int64),  # the smallest set around this one that contains some word
-        ("free", np.int64),  # whether the present step may change the multiplier
-        ("equality", np.int64),  # whether the multiplier may be negative
+        ("shared", np.uint32),  # words in common with some other set; arcs in a support
+        ("listed", np.uint32),  # a list of sets
+        ("meet", np.uint32),  # the smallest set around this one that contains some word
+        ("free", np.uint32),  # whether the present step may change the multiplier
+        ("equality", np.uint32),  # whether the multiplier may be negative
         ("multiplier", np.float64),
         ("penalty", np.float64),  # the multipliers of this set and those around it
         ("gradient", np.float64),
@@ -38,12 +38,12 @@ SET = np.dtype(
 )
 WORD = np.dtype(
     [
-        ("count", np.int64),  # arcs[j, :count] are the candidate arcs into word j
-        ("home", np.int64),
+        ("count", np.uint32),  # arcs[j, :count] are the candidate arcs into word j
+        ("home", np.uint32),
         ("slack", np.float64),  # change of penalties that can make no other arc a candidate
         ("spread", np.float64),  # how fast the present step uses up the slack
         ("threshold", np.float64),
-        ("moves", np.int64),  # whether the present step changes its arcs by different amounts
+        ("moves", np.uint32),  # whether the present step changes its arcs by different amounts
     ],
     align=True,
 )
@@ -198,3 +198,15 @@ def remove(n, number, place, words, sets, arcs):
 @kernel
 def _without(k, place, parent):
     return parent if k == place else k - 1 if k > place else k
+
+
+@kernel
+def penalize(number, sets):
+    """Penalties and their tilts from the multipliers and their steps."""
+    sets[0].penalty = sets[0].tilt = sets[0].least = sets[0].most = 0.0
+    for k in range(1, number):
+        parent = sets[k].parent
+        sets[k].penalty = sets[parent].penalty + sets[k].multiplier
+        sets[k].tilt = sets[parent].tilt + sets[k].step
+        sets[k].least = min(sets[parent].least, sets[k].tilt)
+        sets[k].most = max(sets[parent].most, sets[k].tilt)

@@ -1,7 +1,7 @@
 """The dual of projecting onto mixtures of trees, over the multipliers of a laminar family of sets.
 
-With a multiplier λ_S for each set of words S, the nearest point to s with Σ_{i,j∈S} μ[i, j] ≤ |S| − 1 for these sets and
-distributions as its columns falls apart into columns,
+With a multiplier λ_S for each set S, projecting s onto distributions over heads with Σ_{i,j∈S} μ[i, j] ≤ |S| − 1 falls
+apart into columns,
 
     μ_j = sparsemax(s_j − penalty_j),     penalty_j[i] = Σ_{S∋i,j} λ_S,
 
@@ -18,106 +18,12 @@ is increasing and piecewise linear.
 
 import numpy as np
 
-from pullback.kernels.laminar import contains, meet
-from pullback.kernels._vector import fmax, kernel, summing
+from pullback.kernels._vector import kernel
+from pullback.kernels.laminar import penalize
+from pullback.kernels.tree_columns import advance, tilt
 
-ACCURACY = 0.1  # how far a line search goes: the part of the slope that may be left
-MARGIN = 1.0  # the least slack of a new list of candidates, divided by the size of the support
-
-
-@summing
-def _maximum(row):
-    best = row[0]
-    for i in range(1, row.shape[0]):
-        best = fmax(row[i], best)
-    return best
-
-
-@summing
-def _excess(row, t):
-    """Σ max(x − t, 0) and the number of entries above t."""
-    total = 0.0
-    above = 0.0
-    for i in range(row.shape[0]):
-        total += fmax(row[i] - t, 0.0)
-        above += 1.0 if row[i] > t else 0.0
-    return total, above
-
-
-@kernel
-def candidates(j, row, margin, words, sets, arcs):
-    """List the arcs into word j that have mass or come within `margin` of it, given the values of all in `row`.
-
-    Also sets their masses; `row` becomes relative to its largest.  False if there is no candidate.
-    """
-    top = _maximum(row)
-    if not (top > -np.inf and top < np.inf):
-        return False
-    for i in range(row.shape[0]):
-        row[i] -= top
-    t = -1.0  # Michelot: a lower bound of the threshold that rises
-    before = np.inf
-    while True:
-        total, above = _excess(row, t)
-        t += (total - 1.0) / above
-        if above < 16.0 or above > 0.7 * before:
-            break
-        before = above
-    margin += MARGIN / above
-    c = 0
-    for i in range(row.shape[0]):
-        if row[i] > t - margin:
-            arcs[c].head = i
-            arcs[c].set = sets[words[i].home].meet
-            arcs[c].value = row[i]
-            arcs[c].mass = row[i]
-            c += 1
-    words[j].count = c
-    words[j].slack = margin
-    words[j].threshold = _sparsemax(arcs, words[j].count, t)
-    return c > 0
-
-
-@kernel
-def _sparsemax(arcs, count, t):
-    """Replace the masses by their sparsemax and return the threshold, starting from any guess t.
-
-    Newton on a convex decreasing piecewise linear function: the first step lands at or below the root, later ones
-    increase, so that arcs only ever drop out and an unchanged number of them means the end.
-    """
-    total, above = 0.0, 0
-    for c in range(count):
-        if arcs[c].mass > t:
-            total += arcs[c].mass - t
-            above += 1
-    if above == 0:
-        t = arcs[0].mass
-        for c in range(1, count):
-            t = max(t, arcs[c].mass)
-        total, above = 0.0, 1
-    shift = t + (total - 1.0) / above
-    t = shift
-    while True:
-        total, left = 0.0, 0
-        for c in range(count):
-            x = max(arcs[c].mass - shift, 0.0)
-            arcs[c].mass = x
-            total += x
-            left += x > 0.0
-        shift = (total - 1.0) / left
-        if left == above or shift <= 0.0:  # a negative shift is round-off and would bring arcs back
-            return t
-        above = left
-        t += shift
-
-
-@kernel
-def refresh(j, n, number, margin, score, words, sets, arcs, row):
-    """The candidates of word j at the present multipliers.  O(n)."""
-    meet(j, number, words, sets)
-    for i in range(n + 1):
-        row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
-    candidates(j, row[: n + 1], margin, words, sets, arcs[j])
+SOLVED = 1e-11  # the residual at which the dual counts as solved
+ACCURACY = 0.1  # the part of its slope that a line search may leave
 
 
 @kernel
@@ -215,39 +121,44 @@ def newton(number, sets, hessian):
 
 
 @kernel
-def penalize(number, sets):
-    """Penalties and their tilts from the multipliers and their steps."""
-    sets[0].penalty = sets[0].tilt = sets[0].least = sets[0].most = 0.0
-    for k in range(1, number):
-        parent = sets[k].parent
-        sets[k].penalty = sets[parent].penalty + sets[k].multiplier
-        sets[k].tilt = sets[parent].tilt + sets[k].step
-        sets[k].least = min(sets[parent].least, sets[k].tilt)
-        sets[k].most = max(sets[parent].most, sets[k].tilt)
-
-
-@kernel
-def minimize(n, number, steps, tolerance, score, words, sets, arcs, hessian, row):
+def minimize(n, number, steps, size, score, words, sets, arcs, hessian, row):
     """Minimize the dual; returns the largest residual: |gradient| where λ > 0, the violation where λ = 0.
 
-    Stops below `tolerance`, or after `steps` steps if the residual is below ¼.  ∞ means that it is stuck.
+    0 means solved to the precision that scores of this `size` allow.  Stops after `steps` steps if the residual is
+    below ¼.  A Newton step that round-off keeps from leading down is replaced by one that changes the worst multiplier
+    alone; ∞ means that even this is stuck.
     """
     for step in range(500):
         gradient(n, number, words, sets, arcs)
-        residual = _choose_free(number, tolerance, sets)
-        if residual <= tolerance or (step >= steps and residual < 0.25):
+        tolerance = SOLVED + 4e-15 * max(size, _largest_penalty(number, sets))
+        residual, worst = _choose_free(number, tolerance, sets)
+        if residual <= tolerance:
+            return 0.0
+        if step >= steps and residual < 0.25:
             return residual
         curvature(n, number, words, sets, arcs, hessian)
         _direction(number, sets, hessian)
         if not _line_search(n, number, score, words, sets, arcs, row):
-            return tolerance if residual <= 50.0 * tolerance else np.inf
+            for k in range(1, number):
+                sets[k].step = -sets[k].gradient if k == worst else 0.0
+            if not _line_search(n, number, score, words, sets, arcs, row):
+                return 0.0 if residual <= 50.0 * tolerance else np.inf
     return np.inf
 
 
 @kernel
-def _choose_free(number, tolerance, sets):
-    """Free the sets that are violated or have a multiplier; returns the largest residual."""
+def _largest_penalty(number, sets):
     largest = 0.0
+    for k in range(1, number):
+        largest = max(largest, abs(sets[k].penalty))
+    return largest
+
+
+@kernel
+def _choose_free(number, tolerance, sets):
+    """Free the sets that are violated or have a multiplier; returns the largest residual and its set."""
+    largest = 0.0
+    worst = 1
     for k in range(1, number):
         residual = -sets[k].gradient
         if sets[k].equality or sets[k].multiplier > 0.0:
@@ -255,8 +166,9 @@ def _choose_free(number, tolerance, sets):
             sets[k].free = 1
         else:
             sets[k].free = residual > tolerance
-        largest = max(largest, residual)
-    return largest
+        if residual > largest:
+            largest, worst = residual, k
+    return largest, worst
 
 
 @kernel
@@ -303,7 +215,7 @@ def _line_search(n, number, score, words, sets, arcs, row):
     low, high = 0.0, np.inf
     t = min(1.0, limit)
     for _ in range(100):
-        slope, bend = _try(t, n, number, score, words, sets, arcs, row)
+        slope, bend = advance(t, n, number, score, words, sets, arcs, row)
         if abs(slope) <= ACCURACY * -first or (slope < 0.0 and t == limit):
             break
         if slope < 0.0:
@@ -328,69 +240,3 @@ def _line_search(n, number, score, words, sets, arcs, row):
             arcs[j, c].value += t * arcs[j, c].slope
     penalize(number, sets)
     return True
-
-
-@kernel
-def tilt(word, sets, arcs):
-    """The slopes of a column's candidates, relative to an arc of its home; it moves unless they are all the same."""
-    word.moves = 0
-    for c in range(word.count):
-        arcs[c].slope = sets[word.home].tilt - sets[arcs[c].set].tilt
-        word.moves |= arcs[c].slope != arcs[0].slope
-
-
-@kernel
-def _try(t, n, number, score, words, sets, arcs, row):
-    """The masses at t steps; returns the slope and the curvature of the dual there."""
-    slope = 0.0
-    bend = 0.0
-    for k in range(1, number):
-        slope -= sets[k].step
-    for j in range(1, n + 1):
-        if t * words[j].spread > words[j].slack:
-            refresh(j, n, number, 2.0 * t * words[j].spread, score, words, sets, arcs, row)
-            tilt(words[j], sets, arcs[j])
-        if not words[j].moves:
-            slope += arcs[j, 0].slope
-            continue
-        for c in range(words[j].count):
-            arcs[j, c].mass = arcs[j, c].value + t * arcs[j, c].slope
-        words[j].threshold = _sparsemax(arcs[j], words[j].count, words[j].threshold)
-        support = 0
-        total = 0.0
-        squares = 0.0
-        for c in range(words[j].count):
-            if arcs[j, c].mass > 0.0:
-                slope += arcs[j, c].mass * arcs[j, c].slope
-                support += 1
-                total += arcs[j, c].slope
-                squares += arcs[j, c].slope * arcs[j, c].slope
-        bend += squares - total * total / support
-    return slope, bend
-
-
-@kernel
-def lift(n, number, place, score, words, sets, arcs, row):
-    """Start a new set that receives nothing at the multiplier where an arc from outside has entered.
-
-    Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
-    reaches the distance from the threshold to the best arc from outside.
-    """
-    entry = np.inf
-    for j in range(1, n + 1):
-        if contains(place, j, words, sets):
-            refresh(j, n, number, 0.0, score, words, sets, arcs, row)
-            best = -np.inf
-            for i in range(n + 1):
-                if sets[words[i].home].meet < place:
-                    best = max(best, row[i])
-            words[j].spread = words[j].threshold - best
-            entry = min(entry, words[j].spread)
-    sets[place].multiplier = entry + 1.0
-    sets[place].step = 0.0
-    penalize(number, sets)
-    for j in range(1, n + 1):
-        if contains(place, j, words, sets):
-            beyond = words[j].spread - sets[place].multiplier
-            if beyond < words[j].slack:
-                refresh(j, n, number, 0.0, score, words, sets, arcs, row)

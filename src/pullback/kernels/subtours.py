@@ -15,20 +15,22 @@ from pullback.kernels._vector import kernel
 
 NODE = np.dtype(
     [
-        ("first", np.int32),  # its edges are edges[first : first of the next word]
+        ("first", np.uint32),  # its edges are edges[first : first of the next word]
         ("fed", np.float64),  # mass from the root and from settled words
         ("sends", np.float64),  # mass to words that are not settled
-        ("settled", np.int32),
+        ("settled", np.uint32),
         ("spare", np.float64),  # what the present flow leaves of `fed`
         ("level", np.int32),  # distance to the word of the present flow, -1 unknown
-        ("current", np.int32),  # the next edge to try
-        ("touched", np.int32),  # whether the present flow goes through it
+        ("current", np.uint32),  # the next edge to try
+        ("touched", np.uint32),  # whether the present flow goes through it
     ],
     align=True,
 )
 # An arc of positive mass gives its modifier an edge to the head, of this mass, and its head an edge to the modifier, of
 # the opposite mass.  Flows are searched backwards: the capacity of the first is the mass, of the second what flows.
-EDGE = np.dtype([("target", np.uint32), ("twin", np.uint32), ("mass", np.float64), ("residual", np.float64)], align=True)
+EDGE = np.dtype(
+    [("target", np.uint32), ("twin", np.uint32), ("mass", np.float64), ("residual", np.float64)], align=True
+)
 
 EMPTY = 1e-14  # a residual capacity below this is round-off
 

@@ -18,17 +18,15 @@ Exactly one root arc is an equality for the set of all words: its multiplier may
 import numpy as np
 
 from pullback.kernels._vector import kernel
-from pullback.kernels.laminar import ARC, SET, WORD, contains, inflow, insert, meet, remove, start, uncross
-from pullback.kernels.subtour_dual import candidates, curvature, lift, minimize, newton, penalize, tilt
+from pullback.kernels.laminar import ARC, SET, WORD, contains, inflow, insert, meet, penalize, remove, start, uncross
+from pullback.kernels.subtour_dual import curvature, minimize, newton
 from pullback.kernels.subtours import EDGE, NODE, is_feasible, separate
+from pullback.kernels.tree_columns import candidates, lift, tilt
 
-CUT = 5e-10  # a set is violated when it receives less than 1 − CUT
-SOLVED = 1e-11  # far below CUT, or a set that is solved would be found again
+CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
 STEPS = 2  # of the dual before looking for more sets
 ALL = 500
-
-SOLUTION, NO_TREE, NO_CONVERGENCE = 0, 1, 2
 
 
 @kernel
@@ -52,7 +50,7 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
         sets[b] = 0
         if n == 0:
             continue
-        for steps in (STEPS, ALL):
+        for steps in (STEPS, ALL):  # the second time, slowly but surely
             start(n, single_root, words, family)
             largest, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
             if largest != largest or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
@@ -118,19 +116,18 @@ def _columns(scores, n, score, words, sets, arcs, row):
 def _solve(n, steps, largest, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
-    While the dual is not solved, only sets that are violated by more than twice its residual count.
-    Returns whether it converged and the number of sets.
+    The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
+    twice its residual count.  Returns whether it converged and the number of sets.
     """
-    solved = SOLVED + 4e-15 * largest
     patience = steps
     number = np.int64(2)  # not a literal, for which Numba would compile everything a second time
     for _ in range(4 * n + 50):
-        residual = minimize(n, number, patience, solved, score, words, sets, arcs, hessian, row)
+        residual = minimize(n, number, patience, largest, score, words, sets, arcs, hessian, row)
         if residual == np.inf:
             return False, number
         goal = 1.0 - CUT - 1e-13 * largest - 2.0 * residual
         new = separate(n, goal, words, arcs, nodes, edges, queue, reached, found)
-        if new == 0 and residual <= solved:
+        if new == 0 and residual == 0.0:
             return True, number
         patience = steps if new > 0 else ALL
         for k in range(number - 1, 1, -1):

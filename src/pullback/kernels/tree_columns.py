@@ -1,0 +1,175 @@
+"""The columns of the point nearest to penalized scores, each a short list of candidate arcs.
+
+The arcs into word j get the masses sparsemax(s_j − penalty_j), where the penalty of an arc is a number of the set it
+belongs to (see `laminar`).  Few arcs have mass, and few others can get some when the penalties change a little: these
+are the candidates of the word.  They stay complete until the penalties have changed by more than its `slack`.
+Values are relative to the column's largest, since sparsemax ignores a common shift.
+"""
+
+import numpy as np
+
+from pullback.kernels._vector import fmax, kernel, summing
+from pullback.kernels.laminar import contains, meet, penalize
+
+MARGIN = 1.0  # the least slack of a new list, divided by the size of the support
+
+
+@kernel
+def candidates(j, row, margin, words, sets, arcs):
+    """List the arcs into word j that have mass or come within `margin` of it, given the values of all in `row`.
+
+    Also sets their masses; `row` becomes relative to its largest.  False if there is no candidate.
+    """
+    top = _maximum(row)
+    if not (top > -np.inf and top < np.inf):
+        return False
+    for i in range(row.shape[0]):
+        row[i] -= top
+    t = -1.0  # Michelot: a lower bound of the threshold that rises
+    before = np.inf
+    while True:
+        total, above = _excess(row, t)
+        t += (total - 1.0) / above
+        if above < 16.0 or above > 0.7 * before:
+            break
+        before = above
+    margin += MARGIN / above
+    c = 0
+    for i in range(row.shape[0]):
+        if row[i] > t - margin:
+            arcs[c].head = i
+            arcs[c].set = sets[words[i].home].meet
+            arcs[c].value = row[i]
+            arcs[c].mass = row[i]
+            c += 1
+    words[j].count = c
+    words[j].slack = margin
+    words[j].threshold = _sparsemax(arcs, words[j].count, t)
+    return c > 0
+
+
+@summing
+def _maximum(row):
+    best = row[0]
+    for i in range(1, row.shape[0]):
+        best = fmax(row[i], best)
+    return best
+
+
+@summing
+def _excess(row, t):
+    """Σ max(x − t, 0) and the number of entries above t."""
+    total = 0.0
+    above = 0.0
+    for i in range(row.shape[0]):
+        total += fmax(row[i] - t, 0.0)
+        above += 1.0 if row[i] > t else 0.0
+    return total, above
+
+
+@kernel
+def _sparsemax(arcs, count, t):
+    """Replace the masses by their sparsemax and return the threshold, starting from any guess t.
+
+    Newton on a convex decreasing piecewise linear function: the first step lands at or below the root, later ones
+    increase, so that arcs only ever drop out and an unchanged number of them means the end.
+    """
+    total, above = 0.0, 0
+    for c in range(count):
+        if arcs[c].mass > t:
+            total += arcs[c].mass - t
+            above += 1
+    if above == 0:
+        t = arcs[0].mass
+        for c in range(1, count):
+            t = max(t, arcs[c].mass)
+        total, above = 0.0, 1
+    shift = t + (total - 1.0) / above
+    t = shift
+    while True:
+        total, left = 0.0, 0
+        for c in range(count):
+            x = max(arcs[c].mass - shift, 0.0)
+            arcs[c].mass = x
+            total += x
+            left += x > 0.0
+        shift = (total - 1.0) / left
+        if left == above or shift <= 0.0:  # a negative shift is round-off and would bring arcs back
+            return t
+        above = left
+        t += shift
+
+
+@kernel
+def refresh(j, n, number, margin, score, words, sets, arcs, row):
+    """The candidates of word j at the present multipliers.  O(n)."""
+    meet(j, number, words, sets)
+    for i in range(n + 1):
+        row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
+    candidates(j, row[: n + 1], margin, words, sets, arcs[j])
+
+
+@kernel
+def tilt(word, sets, arcs):
+    """The slopes of a column's candidates, relative to an arc of its home; it moves unless they are all the same."""
+    word.moves = 0
+    for c in range(word.count):
+        arcs[c].slope = sets[word.home].tilt - sets[arcs[c].set].tilt
+        word.moves |= arcs[c].slope != arcs[0].slope
+
+
+@kernel
+def advance(t, n, number, score, words, sets, arcs, row):
+    """The masses at t steps; returns the slope and the curvature of the dual there."""
+    slope = 0.0
+    bend = 0.0
+    for k in range(1, number):
+        slope -= sets[k].step
+    for j in range(1, n + 1):
+        if t * words[j].spread > words[j].slack:
+            refresh(j, n, number, 2.0 * t * words[j].spread, score, words, sets, arcs, row)
+            tilt(words[j], sets, arcs[j])
+        if not words[j].moves:
+            slope += arcs[j, 0].slope
+            continue
+        for c in range(words[j].count):
+            arcs[j, c].mass = arcs[j, c].value + t * arcs[j, c].slope
+        words[j].threshold = _sparsemax(arcs[j], words[j].count, words[j].threshold)
+        support = 0
+        total = 0.0
+        squares = 0.0
+        for c in range(words[j].count):
+            if arcs[j, c].mass > 0.0:
+                slope += arcs[j, c].mass * arcs[j, c].slope
+                support += 1
+                total += arcs[j, c].slope
+                squares += arcs[j, c].slope * arcs[j, c].slope
+        bend += squares - total * total / support
+    return slope, bend
+
+
+@kernel
+def lift(n, number, place, score, words, sets, arcs, row):
+    """Start a new set that receives nothing at the multiplier where an arc from outside has entered.
+
+    Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
+    reaches the distance from the threshold to the best arc from outside.
+    """
+    entry = np.inf
+    for j in range(1, n + 1):
+        if contains(place, j, words, sets):
+            refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+            best = -np.inf
+            for i in range(n + 1):
+                if sets[words[i].home].meet < place:
+                    best = max(best, row[i])
+            words[j].spread = words[j].threshold - best
+            entry = min(entry, words[j].spread)
+    sets[place].multiplier = entry + 1.0
+    sets[place].step = 0.0
+    penalize(number, sets)
+    for j in range(1, n + 1):
+        if contains(place, j, words, sets):
+            beyond = words[j].spread - sets[place].multiplier
+            if beyond < words[j].slack:
+                refresh(j, n, number, 0.0, score, words, sets, arcs, row)
