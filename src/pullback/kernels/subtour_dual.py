@@ -24,6 +24,7 @@ from pullback.kernels.tree_columns import advance, tilt
 
 SOLVED = 1e-11  # the residual at which the dual counts as solved
 ACCURACY = 0.1  # the part of its slope that a line search may leave
+DAMPING = 0.95  # a step exactly onto a kink would leave the next Hessian with one of its sides
 
 
 @kernel
@@ -224,7 +225,7 @@ def _line_search(n, number, score, words, sets, arcs, row):
             high = t
         if high < np.inf and high - low <= 1e-15 * high:
             break
-        t = t - slope / bend if bend > 0.0 else np.inf
+        t = t - DAMPING * slope / bend if bend > 0.0 else np.inf
         furthest = min(4.0 * low, limit) if high == np.inf else high
         if not low < t < furthest:
             t = furthest if high == np.inf else 0.5 * (low + high)
