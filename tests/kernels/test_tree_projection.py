@@ -1,7 +1,9 @@
+import itertools
+
 import numpy as np
 import pytest
 
-from pullback.kernels import arborescence, subtours, tree_projection
+from pullback.kernels import arborescence, laminar, subtours, tree_projection
 from reference.tree_projection import face_projection, inflow, least_inflow, subsets
 from reference.trees import arcs, enumerate_trees
 
@@ -47,7 +49,7 @@ def kinds(rng, batch, n):
     """Scores of all characters, by name: noise, ties, steps of SPIGOT, strong and nested cycles, masks."""
     noise = rng.normal(size=(batch, n + 1, n + 1))
     words = np.arange(1, n + 1)
-    for scale in (0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1e4):
+    for scale in (0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1e4, 1e6):
         yield f"normal {scale}", scale * noise
     yield "float32", noise.astype(np.float32).astype(float)
     yield "integers", rng.integers(-2, 3, noise.shape).astype(float)
@@ -207,6 +209,50 @@ def test_feasible_masks_are_told_from_infeasible_ones(single_root):
         assert subtours.is_feasible(np.where(allowed, 0.0, -np.inf), 4, single_root, seen, queue) == expected
         answers.add(expected)
     assert answers == {False, True}
+
+
+def test_violated_sets_are_found_exactly_when_there_are_some():
+    rng = np.random.default_rng(7)
+    n = 7
+    words, arcs_into = np.zeros(n + 1, laminar.WORD), np.zeros((n + 1, n + 1), laminar.ARC)
+    nodes, edges = np.zeros(n + 2, subtours.NODE), np.zeros(2 * (n + 1) ** 2, subtours.EDGE)
+    queue, reached, found = np.zeros(n + 1, int), np.zeros(n + 1, int), np.zeros((n + 1, n + 1), bool)
+    answers = set()
+    for _ in range(200):
+        point = rng.random((n + 1, n + 1)) ** rng.choice([1, 4]) * (rng.random((n + 1, n + 1)) < 0.5)
+        point[0] += 0.1
+        point[:, 0] = 0
+        np.fill_diagonal(point, 0)
+        point[:, 1:] /= point[:, 1:].sum(0)
+        words["count"] = n + 1
+        arcs_into["head"], arcs_into["mass"] = np.arange(n + 1), point.T
+        number = subtours.separate(n, 1 - 1e-9, words, arcs_into, nodes, edges, queue, reached, found)
+        sets = [np.flatnonzero(row).tolist() for row in found[:number]]
+        assert all(inflow(point, members) < 1 for members in sets)
+        assert len(set().union(*sets)) == sum(map(len, sets))
+        answers.add(number > 0)
+        assert (number > 0) == any(inflow(point, members) < 1 - 1e-9 for members in subsets(n))
+    assert answers == {False, True}
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("n", [5, 21, 70])
+def test_active_sets_are_tight_and_nested_or_disjoint(n, single_root):
+    several = 0
+    for name, scores in kinds(np.random.default_rng(n), 2, n):
+        point, rows = project(scores, single_root)
+        for b in range(2):
+            bits = rows[b].astype("<i8").view(np.uint8)
+            members = np.unpackbits(bits, axis=-1, bitorder="little")[:, : n + 1].astype(bool)
+            count = members.any(-1).sum()
+            assert not members[count:].any() and not members[:, 0].any(), name
+            sets = [set(np.flatnonzero(row)) for row in members[:count]]
+            assert sets == sorted(sets, key=len, reverse=True), name
+            assert all(a >= b or not a & b for a, b in itertools.combinations(sets, 2)), name
+            size = max(1.0, np.abs(scores[b][np.isfinite(scores[b])]).max())
+            assert all(abs(inflow(point[b], sorted(words)) - 1) < 1e-10 + 1e-13 * size for words in sets), name
+            several += count > 1
+    assert several > 10
 
 
 @pytest.mark.parametrize("single_root", [False, True])

@@ -15,6 +15,7 @@ import numpy as np
 
 from pullback.kernels._vector import kernel
 
+# Whatever serves as an index is unsigned: Numba then need not ask whether it is negative.
 SET = np.dtype(
     [
         ("parent", np.uint32),

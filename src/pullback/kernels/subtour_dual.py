@@ -24,6 +24,7 @@ from pullback.kernels.tree_columns import advance, tilt
 
 SOLVED = 1e-11  # the residual at which the dual counts as solved
 ACCURACY = 0.1  # the part of its slope that a line search may leave
+LIMIT = 20_000  # steps; four will do unless scores are far apart
 DAMPING = 0.95  # a step exactly onto a kink would leave the next Hessian with one of its sides
 
 
@@ -129,9 +130,9 @@ def minimize(n, number, steps, size, score, words, sets, arcs, hessian, row):
     below ¼.  A Newton step that round-off keeps from leading down is replaced by one that changes the worst multiplier
     alone; ∞ means that even this is stuck.
     """
-    for step in range(500):
+    for step in range(LIMIT):
         gradient(n, number, words, sets, arcs)
-        tolerance = SOLVED + 4e-15 * max(size, _largest_penalty(number, sets))
+        tolerance = SOLVED + 4e-15 * max(size, largest_penalty(number, sets))
         residual, worst = _choose_free(number, tolerance, sets)
         if residual <= tolerance:
             return 0.0
@@ -148,7 +149,8 @@ def minimize(n, number, steps, size, score, words, sets, arcs, hessian, row):
 
 
 @kernel
-def _largest_penalty(number, sets):
+def largest_penalty(number, sets):
+    """Round-off grows with it, as with the scores."""
     largest = 0.0
     for k in range(1, number):
         largest = max(largest, abs(sets[k].penalty))
@@ -217,7 +219,8 @@ def _line_search(n, number, score, words, sets, arcs, row):
     t = min(1.0, limit)
     for _ in range(100):
         slope, bend = advance(t, n, number, score, words, sets, arcs, row)
-        if abs(slope) <= ACCURACY * -first or (slope < 0.0 and t == limit):
+        small = abs(slope) <= ACCURACY * -first and (bend > 0.0 or t <= 1.0)  # a plateau far away tells nothing
+        if small or (slope < 0.0 and t == limit):
             break
         if slope < 0.0:
             low = t

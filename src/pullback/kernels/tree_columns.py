@@ -49,6 +49,15 @@ def candidates(j, row, margin, words, sets, arcs):
 
 
 @summing
+def total(row):
+    """The sum of a row; NaN or ±∞ if there is one in it."""
+    x = 0.0
+    for i in range(row.shape[0]):
+        x += row[i]
+    return x
+
+
+@summing
 def _maximum(row):
     best = row[0]
     for i in range(1, row.shape[0]):

@@ -5,9 +5,10 @@
 A point is in the hull when its columns are distributions over heads and every set S of words receives at least 1 from
 outside.  There are 2ⁿ such sets but few matter, so they are found one after the other:
 
-1. minimize the dual over the multipliers of the sets found so far (at first the set of all words, with multiplier 0,
-   so that the point is the sparsemax of each column);
-2. look for sets that receive less than 1; stop if there are none.
+1. minimize the dual over the multipliers of the sets found so far (`subtour_dual`; at first there is the set of all
+   words, with multiplier 0, and the point is the sparsemax of each column);
+2. look for sets that receive less than 1 (`subtours`), and stop if there are none;
+3. make them nested in or disjoint from the others (`laminar`), which keeps each step of the dual cheap.
 
 At the end μ is feasible, and the multipliers prove that it is nearest: for any tree z,
 ⟨s − μ, z − μ⟩ ≤ Σ_S λ_S (|S| − 1 − μ(S)) = 0.
@@ -19,24 +20,25 @@ import numpy as np
 
 from pullback.kernels._vector import kernel
 from pullback.kernels.laminar import ARC, SET, WORD, contains, inflow, insert, meet, penalize, remove, start, uncross
-from pullback.kernels.subtour_dual import curvature, minimize, newton
+from pullback.kernels.subtour_dual import LIMIT, curvature, largest_penalty, minimize, newton
 from pullback.kernels.subtours import EDGE, NODE, is_feasible, separate
-from pullback.kernels.tree_columns import candidates, lift, tilt
+from pullback.kernels.tree_columns import candidates, lift, tilt, total
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
 STEPS = 2  # of the dual before looking for more sets
-ALL = 500
 
 
 @kernel
 def project(scores, lengths, single_root, point, sets, lo, hi):
-    """Writes the nearest mixtures of trees into `point` and their active sets into `sets`.
+    """The nearest mixture of trees of each instance, and its face: the sets of words that receive exactly 1.
 
-    scores and point (batch, N, N) [head, modifier], N at least each length + 1; column 0 and the diagonal are never
-    read.  sets (batch, N, ⌈N/64⌉) int64: each row is a set of words as bits, by decreasing size, zero rows last.
-    Independent active sets are never more than the words.
-    Returns -1, the first instance without a tree or with a NaN score, or -2 - b where instance b did not converge.
+    scores and point (batch, N, N) by [head, modifier], node 0 the root; column 0 and the diagonal are never read.
+    lengths (batch,): the number of words, at most N − 1.  sets (batch, N, ⌈N/64⌉) int64: each row holds a set, word j
+    as bit j mod 64 of entry j div 64; larger sets come first, rows of zeros last.  The sets are nested or disjoint and
+    independent, hence no more than the words.  With the support of the point they are all that the backward needs.
+    Returns the first instance without a tree or with a score of NaN or +∞, -2 - b if the search on instance b did not
+    converge, or -1.
     """
     N = scores.shape[1]
     score, row, hessian = np.empty((N, N)), np.empty(N), np.empty((N + 2, N + 2))
@@ -50,19 +52,19 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
         sets[b] = 0
         if n == 0:
             continue
-        for steps in (STEPS, ALL):  # the second time, slowly but surely
+        for steps in (STEPS, LIMIT):  # the second time, slowly but surely
             start(n, single_root, words, family)
-            largest, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
-            if largest != largest or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
+            size, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
+            if size != size or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
                 return b
             converged, number = _solve(
-                n, steps, largest, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
+                n, steps, size, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
             )
             if converged:
                 break
         if not converged:
             return -2 - b
-        _finish(n, number, words, family, arcs, hessian, point[b], sets[b])
+        _finish(n, number, size, words, family, arcs, hessian, point[b], sets[b])
     return -1
 
 
@@ -87,33 +89,31 @@ def project_backward(grad, lengths, point, sets, out, lo, hi):
 def _columns(scores, n, score, words, sets, arcs, row):
     """Transpose the scores and start from the sparsemax of each column.
 
-    Returns the size of the scores (NaN if some column has no answer) and whether an arc is forbidden.
+    Returns the size of the scores that matter (NaN if some column has no answer) and whether an arc is forbidden.
     """
     for first in range(1, n + 1, 16):  # a few columns at a time stay in the cache
         last = min(first + 16, n + 1)
         for i in range(n + 1):
             for j in range(first, last):
                 score[j, i] = scores[i, j]
-    largest = 0.0
+    size = 0.0
     forbidden = False
     sets[0].meet, sets[1].meet = 0, 1
     for j in range(1, n + 1):
         score[j, j] = score[j, 0]
-        total = 0.0
-        for i in range(n + 1):
-            total += score[j, i]
-        forbidden |= total == -np.inf
+        sum_of_scores = total(score[j, : n + 1])
+        forbidden |= sum_of_scores == -np.inf
         score[j, j] = -np.inf
         for i in range(n + 1):
             row[i] = score[j, i]
-        if total != total or not candidates(j, row[: n + 1], 0.0, words, sets, arcs[j]):
+        if sum_of_scores != sum_of_scores or not candidates(j, row[: n + 1], 0.0, words, sets, arcs[j]):
             return np.nan, True
-        largest = max(largest, abs(score[j, arcs[j, 0].head]))
-    return largest, forbidden
+        size = max(size, abs(score[j, arcs[j, 0].head]))
+    return size, forbidden
 
 
 @kernel
-def _solve(n, steps, largest, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
+def _solve(n, steps, size, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
@@ -122,14 +122,14 @@ def _solve(n, steps, largest, score, words, sets, arcs, hessian, row, nodes, edg
     patience = steps
     number = np.int64(2)  # not a literal, for which Numba would compile everything a second time
     for _ in range(4 * n + 50):
-        residual = minimize(n, number, patience, largest, score, words, sets, arcs, hessian, row)
+        residual = minimize(n, number, patience, size, score, words, sets, arcs, hessian, row)
         if residual == np.inf:
             return False, number
-        goal = 1.0 - CUT - 1e-13 * largest - 2.0 * residual
+        goal = 1.0 - CUT - 1e-13 * max(size, largest_penalty(number, sets)) - 2.0 * residual
         new = separate(n, goal, words, arcs, nodes, edges, queue, reached, found)
         if new == 0 and residual == 0.0:
             return True, number
-        patience = steps if new > 0 else ALL
+        patience = steps if new > 0 else LIMIT
         for k in range(number - 1, 1, -1):
             if sets[k].multiplier == 0.0:
                 remove(n, number, k, words, sets, arcs)
@@ -144,11 +144,12 @@ def _solve(n, steps, largest, score, words, sets, arcs, hessian, row, nodes, edg
 
 
 @kernel
-def _finish(n, number, words, sets, arcs, hessian, point, active):
+def _finish(n, number, size, words, sets, arcs, hessian, point, active):
     """Write the point and the independent active sets."""
+    zero = ZERO + 1e-14 * max(size, largest_penalty(number, sets))
     for j in range(1, n + 1):
         for c in range(words[j].count):
-            if arcs[j, c].mass <= ZERO:
+            if arcs[j, c].mass <= zero:
                 arcs[j, c].mass = 0.0
             else:
                 point[arcs[j, c].head, j] = arcs[j, c].mass
@@ -172,22 +173,14 @@ def _unpack(n, active, words, sets):
     sets[1].free = 0
     number = np.int64(2)
     for q in range(n):
-        size = 0
+        sets[number].size = 0
         for j in range(1, n + 1):
             if active[q, j >> 6] >> np.int64(j & 63) & 1:
-                size += 1
+                sets[number].size += 1
                 sets[number].parent = words[j].home  # larger sets come first
-                if size == 1:
-                    last = j
-        if size == 0:
-            break
-        if size == n:
-            sets[1].free = 1
-            continue
-        for j in range(last, n + 1):
-            if active[q, j >> 6] >> np.int64(j & 63) & 1:
                 words[j].home = number
-        sets[number].size = size
+        if sets[number].size == 0:
+            break
         sets[number].free = 1
         number += 1
     return number
