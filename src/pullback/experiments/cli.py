@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -67,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _train_all(plan: list[Settings], folder: Path, console: Console) -> None:
+    torch.set_num_threads(
+        1
+    )  # the tensors are small: a second thread brings nothing, and waits whenever the machine is busy
     columns = (TextColumn("{task.description:22}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=sum(settings.steps for settings in plan))

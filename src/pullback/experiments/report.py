@@ -5,21 +5,22 @@ from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 import pullback as pb
 from pullback.experiments.settings import Settings
 
 Record = dict[str, Any]
-MEASURES = ("accuracy", "relaxed", "V-measure", "evaluations", "seconds")
+MEASURES = ("accuracy", "relaxed", "V-measure", "calls", "seconds")
 SETTINGS = [field.name for field in fields(Settings) if field.name != "seed"]
 
 
 def rows(runs: list[list[Record]]) -> tuple[list[str], list[list[str]]]:
     """Column names and one row per group of runs that differ in their seed alone.
 
-    Beside the estimator, the settings that differ between groups have a column each.  Measures are medians (± standard
-    error) of the last records.
+    Beside the estimator, the settings that differ between groups have a column each.  Measures are medians ± standard
+    errors of the last records.
     """
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for run in runs:
@@ -47,16 +48,16 @@ def _measures(group: list[Record]) -> list[str]:
 def _percent(values: list[float]) -> str:
     if not values:
         return ""
-    spread = f" ± {100 * stdev(values) / len(values) ** 0.5:.1f}" if len(values) > 1 else ""
+    spread = f"±{100 * stdev(values) / len(values) ** 0.5:.1f}" if len(values) > 1 else ""
     return f"{100 * median(values):.1f}{spread}"
 
 
 def table(runs: list[list[Record]], title: str) -> Table:
     """The rows as a table for the terminal."""
     columns, lines = rows(runs)
-    drawn = Table(title=title)
+    drawn = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        drawn.add_column(column, justify="left" if column == "estimator" else "right")
+        drawn.add_column(column, justify="left" if column == "estimator" else "right", no_wrap=True)
     for line in lines:
         drawn.add_row(*line)
     return drawn
@@ -69,8 +70,8 @@ def write_markdown(runs: list[list[Record]], title: str, path: Path) -> None:
         f"# {title}",
         "",
         "Test accuracy and V-measure in percent: median over seeds ± standard error, after the last step. `accuracy`",
-        "decodes from the argmax, `relaxed` from the point the method trains with; `evaluations` counts runs of the",
-        "decoder per training step.",
+        "decodes from the argmax, `relaxed` from the point the method trains with; `calls` counts runs of the decoder",
+        "per training step.",
         "",
         "| " + " | ".join(columns) + " |",
         "|" + "---|" * len(columns),
