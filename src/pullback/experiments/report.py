@@ -55,7 +55,7 @@ def _percent(values: list[float]) -> str:
 def table(runs: list[list[Record]], title: str) -> Table:
     """The rows as a table for the terminal."""
     columns, lines = rows(runs)
-    drawn = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    drawn = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for column in columns:
         drawn.add_column(column, justify="left" if column == "estimator" else "right", no_wrap=True)
     for line in lines:
