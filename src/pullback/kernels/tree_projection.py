@@ -189,22 +189,26 @@ def _unpack(n, active, words, sets):
 @kernel
 def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, out):
     """Subtract from the centered columns the centered indicators of the active sets, each with its multiplier."""
+    for j in range(1, n + 1):
+        words[j].count = 0
+    for i in range(n + 1):
+        for j in range(1, n + 1):
+            if point[i, j] > 0.0:
+                arc = arcs[j, words[j].count]
+                arc.head = i
+                arc.mass = 1.0
+                arc.value = grad[i, j]
+                words[j].count += 1
     for k in range(number):
         sets[k].gradient = 0.0
     for j in range(1, n + 1):
         meet(j, number, words, sets)
-        count = 0
-        total = 0.0
-        for i in range(n + 1):
-            if point[i, j] > 0.0:
-                arcs[j, count].head = i
-                arcs[j, count].set = sets[words[i].home].meet
-                arcs[j, count].mass = 1.0
-                total += grad[i, j]
-                count += 1
-        words[j].count = count
-        for c in range(count):
-            arcs[j, c].value = grad[arcs[j, c].head, j] - total / count
+        mean = 0.0
+        for c in range(words[j].count):
+            mean += arcs[j, c].value / words[j].count
+        for c in range(words[j].count):
+            arcs[j, c].value -= mean
+            arcs[j, c].set = sets[words[arcs[j, c].head].home].meet
             sets[arcs[j, c].set].gradient -= arcs[j, c].value
     for k in range(number - 1, 0, -1):
         sets[sets[k].parent].gradient += sets[k].gradient

@@ -78,7 +78,7 @@ def _on_host(compute: Callable[..., Any]) -> Callable[..., Any]:
     """`compute` for tensors anywhere, of any floating dtype."""
 
     def anywhere(*arguments: Any) -> Any:
-        first = next(a for a in arguments if isinstance(a, Tensor))
+        first = arguments[0]  # every operator begins with the tensor that says where and in what its outputs are
         dtype = first.dtype
         if first.device.type == "cpu" and dtype not in _HALF:
             return compute(*[a.contiguous() if isinstance(a, Tensor) else a for a in arguments])
@@ -114,9 +114,11 @@ def _vmap_rule(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 def instances(tensor: Tensor, event_dims: int) -> NDArray[Any]:
     """The memory of a contiguous tensor as an array whose first axis counts the instances of the batch."""
-    array: NDArray[Any] = tensor.numpy()  # NumPy's reshape costs a third of torch's
-    event = array.shape[array.ndim - event_dims :]
-    return array.reshape(math.prod(array.shape[: array.ndim - event_dims]), *event)
+    array: NDArray[Any] = tensor.numpy()
+    batch_dims = array.ndim - event_dims
+    if batch_dims == 1:
+        return array
+    return array.reshape(math.prod(array.shape[:batch_dims]), *array.shape[batch_dims:])
 
 
 def over_batch(kernel: Kernel, *arguments: Any, batch: int, work: float) -> int:

@@ -12,7 +12,8 @@ from pullback.structures._bridge import Kernel, instances, name_example, operato
 
 def _run(kernel: Kernel, first: Tensor, *rest: Tensor, work: float) -> None:
     """A kernel over rows, with `work` nanoseconds for each entry, or an error naming the example it failed at."""
-    arrays = [instances(tensor, 1 if tensor.shape == first.shape else 0) for tensor in (first, *rest)]
+    rank = first.dim()
+    arrays = [instances(tensor, 1 if tensor.dim() == rank else 0) for tensor in (first, *rest)]
     failed = over_batch(kernel, *arrays, batch=len(arrays[0]), work=work * first.numel())
     if failed >= 0:
         example = name_example(failed, first.shape[:-1])
