@@ -129,7 +129,8 @@ def uncross(n, number, member, words, sets, arcs, union):
         crossed = 0
         for k in range(2, number):
             if 0 < sets[k].shared < min(size, sets[k].size):
-                crossed = k
+                crossed = k  # the outermost: a union settles the sets inside it as well
+                break
         if crossed == 0:
             return True
         for k in range(number):
