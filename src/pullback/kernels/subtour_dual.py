@@ -128,7 +128,7 @@ def minimize(n, number, steps, size, score, words, sets, arcs, hessian, row):
 
     0 means solved to the precision that scores of this `size` allow.  Stops after `steps` steps if the residual is
     below ¼.  A Newton step that round-off keeps from leading down is replaced by one that changes the worst multiplier
-    alone; ∞ means that even this is stuck.
+    alone, which always does.  ∞ means that no end was found.
     """
     for step in range(LIMIT):
         gradient(n, number, words, sets, arcs)
@@ -140,12 +140,20 @@ def minimize(n, number, steps, size, score, words, sets, arcs, hessian, row):
             return residual
         curvature(n, number, words, sets, arcs, hessian)
         _direction(number, sets, hessian)
-        if not _line_search(n, number, score, words, sets, arcs, row):
+        if not _slope(number, sets) < 0.0:
             for k in range(1, number):
                 sets[k].step = -sets[k].gradient if k == worst else 0.0
-            if not _line_search(n, number, score, words, sets, arcs, row):
-                return 0.0 if residual <= 50.0 * tolerance else np.inf
+        _line_search(n, number, score, words, sets, arcs, row)
     return np.inf
+
+
+@kernel
+def _slope(number, sets):
+    """The slope of the dual along the step."""
+    slope = 0.0
+    for k in range(1, number):
+        slope += sets[k].step * sets[k].gradient
+    return slope
 
 
 @kernel
@@ -196,20 +204,17 @@ def _direction(number, sets, hessian):
 
 @kernel
 def _line_search(n, number, score, words, sets, arcs, row):
-    """Move along the step to where its slope has almost vanished; False if it does not lead down.
+    """Move along the step, which leads down, to where its slope has almost vanished.
 
     One-dimensional Newton steps inside a bracket.
     """
-    first = 0.0
+    first = _slope(number, sets)
     limit = np.inf
     blocking = 0
     for k in range(1, number):
-        first += sets[k].step * sets[k].gradient
         if sets[k].step < 0.0 and not sets[k].equality and -sets[k].multiplier > limit * sets[k].step:
             limit = -sets[k].multiplier / sets[k].step
             blocking = k
-    if not first < 0.0:
-        return False
     penalize(number, sets)
     for j in range(1, n + 1):
         home = words[j].home
@@ -243,4 +248,3 @@ def _line_search(n, number, score, words, sets, arcs, row):
         for c in range(words[j].count if words[j].moves else 0):
             arcs[j, c].value += t * arcs[j, c].slope
     penalize(number, sets)
-    return True

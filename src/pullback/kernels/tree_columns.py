@@ -15,62 +15,65 @@ MARGIN = 1.0  # the least slack of a new list, divided by the size of the suppor
 
 
 @kernel
-def candidates(j, row, margin, words, sets, arcs):
-    """List the arcs into word j that have mass or come within `margin` of it, given the values of all in `row`.
+def refresh(j, n, number, margin, score, words, sets, arcs, row):
+    """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(n).
 
-    Also sets their masses; `row` becomes relative to its largest.  False if there is no candidate.
+    Also sets their masses; `row` becomes the values of all arcs.  False if there is no candidate.
     """
-    top = _maximum(row)
+    meet(j, number, words, sets)
+    for i in range(n + 1):
+        row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
+    top = _maximum(row, n + 1)
     if not (top > -np.inf and top < np.inf):
         return False
-    for i in range(row.shape[0]):
+    for i in range(n + 1):
         row[i] -= top
     t = -1.0  # Michelot: a lower bound of the threshold that rises
     before = np.inf
     while True:
-        total, above = _excess(row, t)
-        t += (total - 1.0) / above
+        excess, above = _excess(row, n + 1, t)
+        t += (excess - 1.0) / above
         if above < 16.0 or above > 0.7 * before:
             break
         before = above
     margin += MARGIN / above
     c = 0
-    for i in range(row.shape[0]):
+    for i in range(n + 1):
         if row[i] > t - margin:
-            arcs[c].head = i
-            arcs[c].set = sets[words[i].home].meet
-            arcs[c].value = row[i]
-            arcs[c].mass = row[i]
+            arcs[j, c].head = i
+            arcs[j, c].set = sets[words[i].home].meet
+            arcs[j, c].value = row[i]
+            arcs[j, c].mass = row[i]
             c += 1
     words[j].count = c
     words[j].slack = margin
-    words[j].threshold = _sparsemax(arcs, words[j].count, t)
-    return c > 0
+    words[j].threshold = _sparsemax(arcs[j], words[j].count, t)
+    return True
 
 
 @summing
-def total(row):
+def total(row, m):
     """The sum of a row; NaN or ±∞ if there is one in it."""
     x = 0.0
-    for i in range(row.shape[0]):
+    for i in range(m):
         x += row[i]
     return x
 
 
 @summing
-def _maximum(row):
+def _maximum(row, m):
     best = row[0]
-    for i in range(1, row.shape[0]):
+    for i in range(1, m):
         best = fmax(row[i], best)
     return best
 
 
 @summing
-def _excess(row, t):
+def _excess(row, m, t):
     """Σ max(x − t, 0) and the number of entries above t."""
     total = 0.0
     above = 0.0
-    for i in range(row.shape[0]):
+    for i in range(m):
         total += fmax(row[i] - t, 0.0)
         above += 1.0 if row[i] > t else 0.0
     return total, above
@@ -107,15 +110,6 @@ def _sparsemax(arcs, count, t):
             return t
         above = left
         t += shift
-
-
-@kernel
-def refresh(j, n, number, margin, score, words, sets, arcs, row):
-    """The candidates of word j at the present multipliers.  O(n)."""
-    meet(j, number, words, sets)
-    for i in range(n + 1):
-        row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
-    candidates(j, row[: n + 1], margin, words, sets, arcs[j])
 
 
 @kernel

@@ -22,7 +22,7 @@ from pullback.kernels._vector import kernel
 from pullback.kernels.laminar import ARC, SET, WORD, contains, inflow, insert, meet, penalize, remove, start, uncross
 from pullback.kernels.subtour_dual import LIMIT, curvature, largest_penalty, minimize, newton
 from pullback.kernels.subtours import EDGE, NODE, is_feasible, separate
-from pullback.kernels.tree_columns import candidates, lift, tilt, total
+from pullback.kernels.tree_columns import lift, refresh, tilt, total
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
@@ -98,15 +98,14 @@ def _columns(scores, n, score, words, sets, arcs, row):
                 score[j, i] = scores[i, j]
     size = 0.0
     forbidden = False
-    sets[0].meet, sets[1].meet = 0, 1
+    number = np.int64(2)  # not a literal, for which Numba would compile the callee a second time
     for j in range(1, n + 1):
         score[j, j] = score[j, 0]
-        sum_of_scores = total(score[j, : n + 1])
+        sum_of_scores = total(score[j], n + 1)
         forbidden |= sum_of_scores == -np.inf
         score[j, j] = -np.inf
-        for i in range(n + 1):
-            row[i] = score[j, i]
-        if sum_of_scores != sum_of_scores or not candidates(j, row[: n + 1], 0.0, words, sets, arcs[j]):
+        found = refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+        if sum_of_scores != sum_of_scores or not found:
             return np.nan, True
         size = max(size, abs(score[j, arcs[j, 0].head]))
     return size, forbidden
@@ -120,7 +119,7 @@ def _solve(n, steps, size, score, words, sets, arcs, hessian, row, nodes, edges,
     twice its residual count.  Returns whether it converged and the number of sets.
     """
     patience = steps
-    number = np.int64(2)  # not a literal, for which Numba would compile everything a second time
+    number = np.int64(2)
     for _ in range(4 * n + 50):
         residual = minimize(n, number, patience, size, score, words, sets, arcs, hessian, row)
         if residual == np.inf:
