@@ -212,13 +212,17 @@ def copy(x, size, out):
 
 @kernel
 def workspace(size):
-    """Weights, elimination, adjoint; a column; and per lane: Z, the scale, the exchanged word, where it was stuck."""
+    """Weights, elimination, adjoint; a column; and per lane: Z, the scale, the exchanged word, where it was stuck.
+
+    Sums that come `ROWS` at a time read rows that were never written.  Nobody uses what they give, but other numbers
+    than zero may be subnormal there, and arithmetic on those is a hundred times slower.
+    """
     shape = (size + ROWS, size, LANES)
     lanes = np.zeros((2, LANES))
     return (
         np.empty(shape),
-        np.empty(shape),
-        np.empty(shape),
+        np.zeros(shape),
+        np.zeros(shape),
         np.ones((5, size + ROWS, LANES)),
         lanes[0],
         lanes[1],

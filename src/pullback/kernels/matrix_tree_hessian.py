@@ -211,7 +211,7 @@ def _sweep(scores, lengths, single_root, g, out, instances):
     """The derivatives of the given instances; the first that has none, or -1."""
     size = scores.shape[1]
     work = workspace(size)
-    dual = np.empty((3, size + ROWS, size, LANES))
+    dual = np.zeros((3, size + ROWS, size, LANES))
     members = np.empty(LANES, np.int64)
     for first in range(0, instances.size, LANES):
         for lane in range(LANES):

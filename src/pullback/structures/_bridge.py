@@ -2,7 +2,7 @@
 
 `operator` registers a function over tensors in host memory as `torch.ops.pullback.NAME`: torch.compile keeps it in its
 graph, vmap batches it, and it accepts tensors on any device and in any floating dtype (half precision is computed in
-float32).  `over_batch` runs a kernel over the instances of a batch, in as many threads as torch uses.
+float32).  In plain eager mode the function is called directly.  `over_batch` runs a kernel over the instances of a batch, in as many threads as torch uses.
 """
 
 import itertools
@@ -24,6 +24,7 @@ Kernel = Callable[..., int]
 
 _library = torch.library.Library("pullback", "DEF")
 _HALF = (torch.float16, torch.bfloat16)
+_PLAIN = frozenset({Tensor, torch.nn.Parameter, bool, int, float, str})
 
 
 def operator(
@@ -42,15 +43,20 @@ def operator(
     require grad.
     """
     name = schema.split("(")[0]
+    on_host = _on_host(compute)
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    _library.impl(name, _on_host(compute), "CompositeExplicitAutograd")
+    _library.impl(name, on_host, "CompositeExplicitAutograd")
     torch.library.register_fake(f"pullback::{name}", fake, lib=_library)
     if backward is not None:
         torch.library.register_autograd(f"pullback::{name}", backward, setup_context=save, lib=_library)
     operation: Callable[..., Any] = getattr(torch.ops.pullback, name).default
     torch.library.register_vmap(f"pullback::{name}", _vmap_rule(operation), lib=_library)
+    recorded = operation if backward is None else _recorded(on_host, save, backward)
 
     def call(*arguments: Any) -> Any:
+        if _nobody_watches() and all(type(a) in _PLAIN for a in arguments):
+            records = torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
+            return recorded(*arguments) if records else on_host(*arguments)
         if forward_ad._current_level >= 0 and any(_has_tangent(a) for a in arguments):
             raise RuntimeError(f"pullback::{name} has no forward-mode derivative; use reverse mode (torch.autograd).")
         try:
@@ -63,6 +69,46 @@ def operator(
             ) from error
 
     return call
+
+
+def _nobody_watches() -> bool:
+    """Whether no compiler, tracer, function transform or dispatch mode wants to see the operators that run.
+
+    Then the dispatcher has nothing to add, and the kernel can be called without it, which takes half the time.  The
+    last two questions are not in torch's public interface: where they cannot be asked, somebody may be watching.
+    """
+    return not (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or forward_ad._current_level >= 0
+        or _transforms()
+        or _dispatch_modes()
+    )
+
+
+_transforms: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+
+
+def _recorded(
+    compute: Callable[..., Any], save: Callable[..., None] | None, backward: Callable[..., Any]
+) -> Callable[..., Any]:
+    """`compute` as autograd records it when it is called without the dispatcher."""
+
+    class Recorded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *arguments: Any) -> Any:
+            outputs = compute(*arguments)
+            if save is not None:
+                save(ctx, arguments, outputs)
+            return outputs
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return backward(ctx, *gradients)
+
+    record: Callable[..., Any] = Recorded.apply
+    return record
 
 
 def _has_tangent(argument: Any) -> bool:
