@@ -4,10 +4,12 @@ import gc
 import os
 import threading
 import tracemalloc
+import warnings
 
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import pullback as pb
 from families import LOG_LINEAR, STRUCTURES
@@ -43,6 +45,34 @@ def test_vmap_over_the_batch_gives_the_batched_result(case):
     for name in operations(case):
         operation = getattr(case.structure, name)
         assert_close(torch.func.vmap(operation)(case.scores()), operation(case.scores()))
+
+
+class Watch(TorchDispatchMode):
+    """Lists the operators that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_dispatch_mode_sees_the_operators():
+    scores = torch.randn(3, 5, requires_grad=True)
+    with Watch() as watch:
+        pb.Categorical().sparsemap(scores).square().sum().backward()
+    assert "pullback.sparsemax.default" in watch.seen and "pullback.sparsemax_backward.default" in watch.seen
+
+
+def test_a_trace_keeps_the_operators():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        traced = torch.jit.trace(pb.Categorical().sparsemap, torch.randn(3, 5))
+    scores = torch.randn(3, 5)
+    assert "pullback::sparsemax" in str(traced.graph)
+    assert_close(traced(scores), pb.Categorical().sparsemap(scores))
 
 
 @pytest.fixture
@@ -110,6 +140,7 @@ class Sums(torch.utils.data.Dataset):
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on a machine with one core
 def test_data_loader_workers_may_use_kernels(two_threads):
     expected = torch.stack([Sums()[i] for i in range(4)])
     loader = torch.utils.data.DataLoader(Sums(), batch_size=4, num_workers=2, multiprocessing_context="fork")

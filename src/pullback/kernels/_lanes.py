@@ -8,17 +8,25 @@ starts at k n with step 1, column k the one that starts at k with step n.  Argum
 """
 
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pullback.kernels._vector import kernel
+from pullback.kernels._vector import emit_exp, kernel
 
 LANES = 4
-ROWS = 4  # sums per call of `products`: they share loads and fill the pipeline
-COLUMNS = 16  # of a matrix in one tile of `multiply`: ROWS × COLUMNS sums stay in registers
+_TOGETHER = 2 if get_host_cpu_features().get("avx512f") else 1  # vectors in a register
+
+# Sums that are computed together share loads and stay in registers: ROWS × WORDS of them in `inner_products`,
+# ACROSS × WORDS in `outer_products`, ROWS × COLUMNS in a tile of `multiply`.
+ROWS = 4
+ACROSS = ROWS * _TOGETHER
+WORDS = 4 if _TOGETHER == 2 else 3
+COLUMNS = 16
 
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+_REGISTER = ir.VectorType(ir.DoubleType(), LANES * _TOGETHER)
 _WIDE = ir.VectorType(ir.DoubleType(), COLUMNS // 2)
 _INDEX = ir.IntType(64)
 _FUSED = ("contract",)
@@ -27,25 +35,45 @@ _FUSED = ("contract",)
 def _data(context, builder, signature, args, k, start):
     """The numbers of the array that is argument k, from the vector with index args[start] on."""
     data = context.make_array(signature.args[k])(context, builder, args[k]).data
-    return builder.gep(data, [builder.mul(args[start], ir.Constant(_INDEX, LANES))])
+    return _number(builder, data, args[start])
 
 
-def _at(builder, data, index):
-    """Where the vector with this index is."""
-    number = builder.gep(data, [builder.mul(index, ir.Constant(_INDEX, LANES))])
-    return builder.bitcast(number, _VECTOR.as_pointer())
+def _number(builder, data, index):
+    """Where the vector with this index begins."""
+    return builder.gep(data, [builder.mul(index, ir.Constant(_INDEX, LANES))])
 
 
-def _load(builder, data, index):
-    return builder.load(_at(builder, data, index), align=8)
+def _load(builder, data, index, vector=_VECTOR):
+    return builder.load(builder.bitcast(_number(builder, data, index), vector.as_pointer()), align=8)
+
+
+def _load_register(builder, data, index, vector):
+    """A register full of numbers, or one vector and zeros."""
+    x = _load(builder, data, index, vector)
+    return x if vector == _REGISTER else _mix(builder, x, ir.Constant(x.type, [0.0] * LANES), [*range(2 * LANES)])
 
 
 def _store(builder, value, data, index):
-    builder.store(value, _at(builder, data, index), align=8)
+    builder.store(value, builder.bitcast(_number(builder, data, index), value.type.as_pointer()), align=8)
 
 
 def _multiply_add(builder, total, x, y):
     return builder.fadd(total, builder.fmul(x, y, flags=_FUSED), flags=_FUSED)
+
+
+def _mix(builder, x, y, lanes):
+    """The vector made of these lanes of two vectors, counted through both."""
+    return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
+
+
+def _for_each(builder, count, step):
+    """step(t, type) for the registers, and the vector that may be left, that start at the vectors t < count."""
+    together = ir.Constant(_INDEX, _TOGETHER)
+    with cgutils.for_range(builder, builder.sdiv(count, together)) as loop:
+        step(builder.mul(loop.index, together), _REGISTER)
+    if _TOGETHER > 1:
+        with builder.if_then(builder.trunc(count, ir.IntType(1))):
+            step(builder.sub(count, ir.Constant(_INDEX, 1)), _VECTOR)
 
 
 def _emit_sums(builder, outs, terms, rows, across, along, step, count):
@@ -69,22 +97,75 @@ def _emit_sums(builder, outs, terms, rows, across, along, step, count):
             _store(builder, builder.load(total), out, row)
 
 
-@intrinsic
-def products(typing, first, second, o, a, i, across, along, b, j, k, step, count):
-    """first[o + r] += Σ_t a[i + r across + t along] b[j + t step], and second[o + r] the same with k for j.
+def _constants(count):
+    return [ir.Constant(_INDEX, value) for value in range(count)]
 
-    For r < ROWS and t < count: two sums for each load of `a`.
+
+def _accumulators(builder, rows, words):
+    """A register full of zeros for each row and word."""
+    zeros = ir.Constant(_REGISTER, [0.0] * _REGISTER.count)
+    return [[cgutils.alloca_once_value(builder, zeros) for _ in range(words)] for _ in range(rows)]
+
+
+@intrinsic
+def inner_products(typing, out, o, width, a, i, across, b, j, apart, count):
+    """out[o + r + v width] += Σ_t a[i + r across + t] b[j + v apart + t], for r < ROWS, v < WORDS and t < count.
+
+    Zeros at the end of either sequence change nothing, not even the rounding.
     """
     n = types.intp
 
     def emit(context, builder, signature, args):
-        places = ((0, 2), (1, 2), (3, 4), (7, 8), (7, 9))
-        first, second, a, b, c = (_data(context, builder, signature, args, *place) for place in places)
-        across, along, step, count = (args[index] for index in (5, 6, 10, 11))
-        _emit_sums(builder, [first, second], [[(a, b)], [(a, c)]], ROWS, across, along, step, count)
+        out, a, b = (_data(context, builder, signature, args, *place) for place in ((0, 1), (3, 4), (6, 7)))
+        outs = [builder.gep(out, [builder.mul(args[2], ir.Constant(_INDEX, v * LANES))]) for v in range(WORDS)]
+        rows = [builder.mul(args[5], r) for r in _constants(ROWS)]
+        words = [builder.mul(args[8], v) for v in _constants(WORDS)]
+        sums = _accumulators(builder, ROWS, WORDS)
+
+        def add(t, vector):
+            shared = [_load_register(builder, b, builder.add(word, t), vector) for word in words]
+            for row, totals in zip(rows, sums):
+                own = _load_register(builder, a, builder.add(row, t), vector)
+                for total, y in zip(totals, shared):
+                    builder.store(_multiply_add(builder, builder.load(total), own, y), total)
+
+        _for_each(builder, args[9], add)
+        for row, totals in zip(_constants(ROWS), sums):
+            for data, total in zip(outs, totals):
+                value, parts = _load(builder, data, row), builder.load(total)
+                for part in range(0, LANES * _TOGETHER, LANES):
+                    value = builder.fadd(value, _mix(builder, parts, parts, [*range(part, part + LANES)]))
+                _store(builder, value, data, row)
         return context.get_dummy_value()
 
-    return types.void(first, second, n, a, n, n, n, b, n, n, n, n), emit
+    return types.void(out, n, n, a, n, n, b, n, n, n), emit
+
+
+@intrinsic
+def outer_products(typing, out, o, width, a, i, along, b, j, apart, step, count):
+    """out[o + r + v width] += Σ_t a[i + r + t along] b[j + v apart + t step], for r < ACROSS, v < WORDS, t < count."""
+    n = types.intp
+
+    def emit(context, builder, signature, args):
+        out, a, b = (_data(context, builder, signature, args, *place) for place in ((0, 1), (3, 4), (6, 7)))
+        outs = [builder.gep(out, [builder.mul(args[2], ir.Constant(_INDEX, v * LANES))]) for v in range(WORDS)]
+        rows = [ir.Constant(_INDEX, r) for r in range(0, ACROSS, _TOGETHER)]
+        words = [builder.mul(args[8], v) for v in _constants(WORDS)]
+        sums = _accumulators(builder, len(rows), WORDS)
+        with cgutils.for_range(builder, args[10]) as loop:
+            t, u = builder.mul(loop.index, args[5]), builder.mul(loop.index, args[9])
+            shared = [_load(builder, b, builder.add(word, u)) for word in words]
+            shared = [_mix(builder, y, y, [*range(LANES)] * _TOGETHER) for y in shared]
+            for row, totals in zip(rows, sums):
+                own = _load(builder, a, builder.add(row, t), _REGISTER)
+                for total, y in zip(totals, shared):
+                    builder.store(_multiply_add(builder, builder.load(total), own, y), total)
+        for row, totals in zip(rows, sums):
+            for data, total in zip(outs, totals):
+                _store(builder, builder.fadd(_load(builder, data, row, _REGISTER), builder.load(total)), data, row)
+        return context.get_dummy_value()
+
+    return types.void(out, n, n, a, n, n, b, n, n, n, n), emit
 
 
 @intrinsic
@@ -146,6 +227,71 @@ divide = _pass(lambda builder, out, x, y: builder.fdiv(x, y))
 def move(out, o, step_out, x, i, step_x, count):
     """out[o + t step_out] = x[i + t step_x] for t < count."""
     _move(out, o, step_out, x, i, step_x, x, i, count)
+
+
+@intrinsic
+def exponentials(typing, row, i, shift, total, count):
+    """row[i + t] = exp(row[i + t] − shift[t]), added to total[t], for t < count."""
+    n = types.intp
+
+    def emit(context, builder, signature, args):
+        nothing = ir.Constant(_INDEX, 0)
+        row, shift, total = (
+            _number(builder, context.make_array(signature.args[k])(context, builder, args[k]).data, start)
+            for k, start in ((0, args[1]), (2, nothing), (3, nothing))
+        )
+
+        def step(t, vector):
+            x = builder.fsub(_load(builder, row, t, vector), _load(builder, shift, t, vector))
+            x = emit_exp(builder, x)
+            _store(builder, x, row, t)
+            _store(builder, builder.fadd(_load(builder, total, t, vector), x), total, t)
+
+        _for_each(builder, args[4], step)
+        return context.get_dummy_value()
+
+    return types.void(row, n, shift, total, n), emit
+
+
+@intrinsic
+def separate(typing, x, i, out, h, members, count):
+    """out[members[lane], h, m] = x[i + m, lane] for m < count: a transposition, four by four."""
+    n = types.intp
+
+    def emit(context, builder, signature, args):
+        data = _data(context, builder, signature, args, 0, 1)
+        array = context.make_array(signature.args[2])(context, builder, args[2])
+        members = context.make_array(signature.args[4])(context, builder, args[4]).data
+        _, rows, width = cgutils.unpack_tuple(builder, array.shape)
+        instances = [builder.load(builder.gep(members, [lane])) for lane in _constants(LANES)]
+        starts = [builder.mul(builder.add(builder.mul(b, rows), args[3]), width) for b in instances]
+        outs = [builder.gep(array.data, [start]) for start in starts]
+        number = outs[0].type.pointee
+        four = ir.Constant(_INDEX, LANES)
+
+        def store(value, type_, out, m):
+            value = value if type_ == value.type else builder.fptrunc(value, type_)
+            builder.store(value, builder.bitcast(builder.gep(out, [m]), type_.as_pointer()), align=4)
+
+        with cgutils.for_range(builder, builder.sdiv(args[5], four)) as loop:
+            m = builder.mul(loop.index, four)
+            a, b, c, d = (_load(builder, data, builder.add(m, t)) for t in _constants(LANES))
+            pairs = [
+                [_mix(builder, x, y, lanes) for x, y in ((a, b), (c, d))] for lanes in ([0, 4, 2, 6], [1, 5, 3, 7])
+            ]
+            for half, lanes in enumerate(([0, 1, 4, 5], [2, 3, 6, 7])):
+                for odd, (x, y) in enumerate(pairs):
+                    column = _mix(builder, x, y, lanes)
+                    store(column, ir.VectorType(number, LANES), outs[2 * half + odd], m)
+        rest = builder.mul(builder.sdiv(args[5], four), four)
+        with cgutils.for_range(builder, builder.sub(args[5], rest)) as loop:
+            m = builder.add(rest, loop.index)
+            vector = _load(builder, data, m)
+            for lane, out in enumerate(outs):
+                store(builder.extract_element(vector, ir.Constant(ir.IntType(32), lane)), number, out, m)
+        return context.get_dummy_value()
+
+    return types.void(x, n, out, n, members, n), emit
 
 
 def _wide(builder, data, v):

@@ -4,6 +4,8 @@
 ever assumes that infinities or NaN are absent: a forbidden part is a score of −∞.
 """
 
+import math
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -44,34 +46,44 @@ def _bits_from_float(typing, x):
 _ROUND = 6755399441055744.0  # 1.5 · 2⁵²: after adding it the low bits hold the nearest integer
 
 
-@kernel
-def exp(x):
-    """eˣ for x ≤ 709 with a relative error below 3e-16, four times faster than the C library's in a loop.
+_FACTORIALS = [1.0 / math.factorial(k) for k in range(13, -1, -1)]
+
+
+def emit_exp(builder, x):
+    """eˣ of a number or a vector of numbers; `exp` says how."""
+    bits = ir.IntType(64) if isinstance(x.type, ir.DoubleType) else ir.VectorType(ir.IntType(64), x.type.count)
+    fused = ("contract",)
+
+    def all_lanes(value, like):
+        return ir.Constant(like, [value] * like.count if isinstance(like, ir.VectorType) else value)
+
+    def multiply_add(a, b, c):
+        return builder.fadd(builder.fmul(a, all_lanes(b, x.type), flags=fused), c, flags=fused)
+
+    tiny = builder.fcmp_ordered("<", x, all_lanes(-708.0, x.type))
+    x = builder.select(tiny, all_lanes(-708.0, x.type), x)
+    shifted = multiply_add(x, 1.4426950408889634, all_lanes(_ROUND, x.type))
+    n = builder.fsub(shifted, all_lanes(_ROUND, x.type))
+    r = multiply_add(n, -1.90821492927058770002e-10, multiply_add(n, -0.693147180369123816490, x))
+    p = all_lanes(_FACTORIALS[0], x.type)
+    for coefficient in _FACTORIALS[1:]:
+        p = builder.fadd(builder.fmul(p, r, flags=fused), all_lanes(coefficient, x.type), flags=fused)
+    power = builder.shl(builder.add(builder.bitcast(shifted, bits), all_lanes(1023, bits)), all_lanes(52, bits))
+    return builder.select(tiny, all_lanes(0.0, x.type), builder.fmul(p, builder.bitcast(power, x.type)))
+
+
+@intrinsic
+def exp(typing, x):
+    """eˣ for a float64 x ≤ 709 with a relative error below 3e-16, four times faster than the C library's in a loop.
 
     x = n ln 2 + r, a Taylor polynomial in |r| ≤ ½ ln 2, and 2ⁿ put together by its bits.  Below −708 the answer is
     0: subnormal numbers never appear, and exp(−∞) = 0.  NaN stays NaN.
     """
-    tiny = x < -708.0
-    x = -708.0 if tiny else np.float64(x)
-    shifted = x * 1.4426950408889634 + _ROUND
-    n = shifted - _ROUND
-    r = (x - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10
-    p = 1.6059043836821613e-10
-    p = p * r + 2.08767569878681e-09
-    p = p * r + 2.505210838544172e-08
-    p = p * r + 2.755731922398589e-07
-    p = p * r + 2.7557319223985893e-06
-    p = p * r + 2.48015873015873e-05
-    p = p * r + 1.984126984126984e-04
-    p = p * r + 1.388888888888889e-03
-    p = p * r + 8.333333333333333e-03
-    p = p * r + 4.1666666666666664e-02
-    p = p * r + 1.6666666666666666e-01
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
-    power = _float_from_bits((_bits_from_float(shifted) + 1023) << 52)
-    return 0.0 if tiny else p * power
+
+    def emit(context, builder, signature, args):
+        return emit_exp(builder, args[0])
+
+    return types.float64(types.float64), emit
 
 
 @kernel

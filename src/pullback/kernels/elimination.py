@@ -1,13 +1,25 @@
 """Weights and sweeps of the matrix-tree theorem over `LANES` instances at once; `matrix_tree` has the formulas.
 
-Matrices have the shape (N + ROWS, N, LANES), a few rows more than they need since sums come `ROWS` at a time.  Shorter
-sentences of a group are filled up with words that hang from word 1 and change nothing.
+Matrices have the shape (N + ACROSS, N, LANES), a few rows more than they need since sums come several at a time.
+Shorter sentences of a group are filled up with words that hang from word 1 and change nothing.
 """
 
 import numpy as np
 
-from pullback.kernels._lanes import LANES, ROWS, add_dot, add_scaled, divide, move, products
-from pullback.kernels._vector import exp, fmax, kernel
+from pullback.kernels._lanes import (
+    ACROSS,
+    LANES,
+    ROWS,
+    WORDS,
+    add_dot,
+    add_scaled,
+    divide,
+    exponentials,
+    inner_products,
+    move,
+    outer_products,
+)
+from pullback.kernels._vector import fmax, kernel
 
 _LOWEST = -np.finfo(np.float64).max
 
@@ -16,18 +28,6 @@ _LOWEST = -np.finfo(np.float64).max
 def _maximum(row, shift):
     for i in range(row.shape[0]):
         shift[i] = fmax(row[i], shift[i])
-
-
-@kernel
-def _exponentials(row, shift):
-    for i in range(row.shape[0]):
-        row[i] = exp(row[i] - shift[i])
-
-
-@kernel
-def _accumulate(row, total):
-    for i in range(row.shape[0]):
-        total[i] += row[i]
 
 
 @kernel
@@ -92,8 +92,7 @@ def _normalize(w, size, scale):
     for h in range(size + 1):
         _maximum(rows[h, :width], shift)
     for h in range(size + 1):
-        _exponentials(rows[h, :width], shift)
-        _accumulate(rows[h, :width], sums)
+        exponentials(w, h * w.shape[1], shift, sums, size + 1)
     for lane in range(LANES):
         scale[lane], product = 0.0, 1.0
         for i in range(LANES + lane, width, LANES):
@@ -131,35 +130,37 @@ def _divide(x, k, column, ones, single_root, z, stuck):
 
 
 @kernel
-def eliminate(x, size, single_root, z, stuck, c):
+def eliminate(x, size, single_root, z, stuck, columns, rows, others, ones):
     """Z, and the first word whose pivot was zero (0: none).
 
     x comes with the weights and leaves with p[h, k] above the diagonal, d_k on it and w[k, m] as eliminated below.
-    The columns and rows of two words, k and k − 1, gather together what eliminating the words above adds to them.
+    The columns and rows of `WORDS` neighbors gather together what eliminating the words above adds to them.
     """
-    n = x.shape[1]
-    column, next_column, row, next_row, ones = c[0], c[1], c[2], c[3], c[4]
+    n, width = x.shape[1], columns.shape[1]
     z[:] = 1.0
     stuck[:] = 0
-    if size % 2:  # pairs start at the bottom, so that filling up a sentence does not change the order of its sums
-        move(column, 0, 1, x, size, n, size)
-        _divide(x, size, column, ones, single_root, z, stuck)
-    for k in range(size - size % 2, 0, -2):
-        above = (k + 1) * n
-        move(column, 0, 1, x, k, n, k)
-        move(next_column, 0, 1, x, k - 1, n, k - 1)
-        for h in range(0, k, ROWS):
-            products(column, next_column, h, x, h * n + k + 1, n, 1, x, above + k, above + k - 1, n, size - k)
-        _divide(x, k, column, ones, single_root, z, stuck)
-        move(row, 0, 1, x, k * n, 1, k)
-        move(next_row, 0, 1, x, (k - 1) * n, 1, k - 1)
-        for m in range(0, k, ROWS):
-            products(row, next_row, m, x, above + m, 1, n, x, above - n + k + 1, above - 2 * n + k + 1, 1, size - k)
-        move(x, k * n, 1, row, 0, 1, k)
-        add_scaled(next_column, 0, 1, x, k, n, x, k * n + k - 1, k - 1)
-        _divide(x, k - 1, next_column, ones, single_root, z, stuck)
-        add_scaled(next_row, 0, 1, x, k * n, 1, x, (k - 1) * n + k, k - 1)
-        move(x, (k - 1) * n, 1, next_row, 0, 1, k - 1)
+    top = size
+    while top > 0:
+        low = (top - 1) // WORDS * WORDS + 1  # from the bottom, so that filling up a sentence does not regroup its sums
+        above = (top + 1) * n
+        for k in range(top, low - 1, -1):
+            move(columns[top - k], 0, 1, x, k, n, k)
+            move(rows[top - k], 0, 1, x, k * n, 1, k)
+        if top < size:
+            for k in range(top, low - 1, -1):
+                move(others[top - k], 0, 1, x, above + k, n, size - top)
+            for h in range(0, top, ROWS):
+                inner_products(columns, h, width, x, h * n + top + 1, n, others, 0, width, size - top)
+            for m in range(0, top, ACROSS):
+                outer_products(rows, m, width, x, above + m, n, x, above - n + top + 1, -n, 1, size - top)
+        for k in range(top, low - 1, -1):
+            column, row = columns[top - k], rows[top - k]
+            for j in range(top, k, -1):
+                add_scaled(column, 0, 1, x, j, n, x, j * n + k, k)
+                add_scaled(row, 0, 1, x, j * n, 1, x, k * n + j, k)
+            _divide(x, k, column, ones, single_root, z, stuck)
+            move(x, k * n, 1, row, 0, 1, k)
+        top = low - 1
 
 
 @kernel
@@ -179,28 +180,30 @@ def _slopes(x, k, column, row, ones, single_root, a):
 
 
 @kernel
-def adjoint(x, size, single_root, a, c):
-    """Writes a = ∂ log Z/∂w, from the elimination; two words at a time again."""
-    n = x.shape[1]
-    column, next_column, row, next_row, ones = c[0], c[1], c[2], c[3], c[4]
+def adjoint(x, size, single_root, a, columns, rows, others, ones):
+    """Writes a = ∂ log Z/∂w, from the elimination; `WORDS` words at a time again."""
+    n, width = x.shape[1], columns.shape[1]
     zeros = a[0, 0]
     clear(zeros)
-    for k in range(1, size + 1, 2):
-        for i in range(4):
-            move(c, i * c.shape[1], 1, zeros, 0, 0, k)
-        for h in range(0, k, ROWS):
-            products(column, next_column, h, a, h * n, n, 1, x, k * n, (k + 1) * n, 1, k)
-        for m in range(0, k, ROWS):
-            products(row, next_row, m, a, m, 1, n, x, k, k + 1, n, k)
-        _slopes(x, k, column, row, ones, single_root, a)
-        if k < size:
-            add_scaled(next_column, 0, 1, a, k, n, x, (k + 1) * n + k, k)
-            clear(next_column[k])
-            add_dot(next_column, k, a, k * n, 1, x, (k + 1) * n, 1, k)
-            add_scaled(next_row, 0, 1, a, k * n, 1, x, k * n + k + 1, k)
-            clear(next_row[k])
-            add_dot(next_row, k, a, k, n, x, k + 1, n, k)
-            _slopes(x, k + 1, next_column, next_row, ones, single_root, a)
+    for low in range(1, size + 1, WORDS):
+        top = min(low + WORDS - 1, size)
+        for k in range(low, top + 1):
+            move(columns[k - low], 0, 1, zeros, 0, 0, k)
+            move(rows[k - low], 0, 1, zeros, 0, 0, k)
+        for h in range(0, low, ROWS):
+            inner_products(columns, h, width, a, h * n, n, x, low * n, n, low)
+        for m in range(0, low, ACROSS):
+            outer_products(rows, m, width, a, m, n, x, low, 1, n, low)
+        for k in range(low, top + 1):
+            column, row = columns[k - low], rows[k - low]
+            for j in range(low, k):
+                add_scaled(column, 0, 1, a, j, n, x, k * n + j, low)
+                add_scaled(row, 0, 1, a, j * n, 1, x, j * n + k, low)
+                clear(column[j])
+                clear(row[j])
+                add_dot(column, j, a, j * n, 1, x, k * n, 1, k)
+                add_dot(row, j, a, j, n, x, k, n, k)
+            _slopes(x, k, column, row, ones, single_root, a)
 
 
 @kernel
@@ -212,18 +215,23 @@ def copy(x, size, out):
 
 @kernel
 def workspace(size):
-    """Weights, elimination, adjoint; a column; and per lane: Z, the scale, the exchanged word, where it was stuck.
+    """Weights, elimination, adjoint; columns, rows, ones; per lane: Z, the scale, the exchanged word, where it stuck.
 
-    Sums that come `ROWS` at a time read rows that were never written.  Nobody uses what they give, but other numbers
+    Sums that come several at a time read rows that were never written.  Nobody uses what they give, but other numbers
     than zero may be subnormal there, and arithmetic on those is a hundred times slower.
     """
-    shape = (size + ROWS, size, LANES)
+    shape = (size + ACROSS, size, LANES)
     lanes = np.zeros((2, LANES))
+    x = np.empty(shape)
+    x[size:] = 0.0
     return (
         np.empty(shape),
+        x,
         np.zeros(shape),
-        np.zeros(shape),
-        np.ones((5, size + ROWS, LANES)),
+        np.zeros((WORDS, size + ACROSS, LANES)),
+        np.zeros((WORDS, size + ACROSS, LANES)),
+        np.zeros((WORDS, size + ACROSS, LANES)),
+        np.ones((1, LANES)),
         lanes[0],
         lanes[1],
         np.empty(LANES, np.int64),
@@ -244,7 +252,7 @@ def factorize(scores, lengths, single_root, members, work):
 
     Z is NaN where a score is, and zero where it is too small to be trusted.
     """
-    w, x, _, c, z, scale, last, stuck = work
+    w, x, _, columns, rows, others, ones, z, scale, last, stuck = work
     size = lengths[members[0]]
     for lane in range(1, LANES):
         size = max(size, lengths[members[lane]])
@@ -254,7 +262,7 @@ def factorize(scores, lengths, single_root, members, work):
     again = True
     while again:
         copy(w, size, x)
-        eliminate(x, size, single_root, z, stuck, c)
+        eliminate(x, size, single_root, z, stuck, columns, rows, others, ones)
         again = False
         for lane in range(LANES):
             if single_root and stuck[lane] > 1 and last[lane] == 1:

@@ -30,7 +30,7 @@ filled up with words that have no other head than word 1, and change nothing.
 import numpy as np
 
 from pullback.kernels import matrix_tree_log
-from pullback.kernels._lanes import LANES
+from pullback.kernels._lanes import LANES, separate
 from pullback.kernels._vector import kernel
 from pullback.kernels.elimination import adjoint, exchange, factorize, group, workspace
 from pullback.kernels.matrix_tree_hessian import hessian_product, hessian_product_at
@@ -41,22 +41,20 @@ _NOTHING = np.empty((0, 0, 0))
 
 
 @kernel
+def _multiply(w, a, h, count, out, total):
+    """Writes row h of w a, and adds it to `total`."""
+    for i in range(count):
+        x = w[h, i] * a[h, i]
+        x = x if x > 0.0 else 0.0  # a slope below zero is one that was rounded
+        out[i] = x
+        total[i] += x
+
+
+@kernel
 def _unpack(x, n, lane, out):
     for h in range(n + 1):
         for m in range(n + 1):
             out[h, m] = x[h, m, lane]
-
-
-@kernel
-def _unpack_marginals(w, a, n, lane, out):
-    """Writes w a; whether it is a mean of trees, n in sum (an overflow of `a` shows here)."""
-    total = 0.0
-    for h in range(n + 1):
-        for m in range(1, n + 1):
-            x = max(w[h, m, lane] * a[h, m, lane], 0.0)  # a slope below zero is one that was rounded
-            out[h, m] = x
-            total += x
-    return abs(total - n) <= 1e-6 * n
 
 
 @kernel
@@ -79,7 +77,7 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
     Returns the first instance without a tree or with a score of NaN or +∞, or -1.
     """
     work = workspace(scores.shape[1])
-    z, scale = work[4], work[5]
+    z, scale = work[7], work[8]
     members = np.empty(LANES, np.int64)
     for first in range(lo, hi, LANES):
         group(first, hi, members)
@@ -102,26 +100,40 @@ def linearize(scores, lengths, single_root, value, marginals, weights, slopes, l
     the root.  Nothing is left if they are empty.
     """
     work = workspace(scores.shape[1])
-    w, x, a, c, z, scale, last, _ = work
-    members = np.empty(LANES, np.int64)
+    w, x, a, columns, rows, others, ones, z, scale, last, _ = work
+    flat_w, flat_a = w.reshape(len(w), -1), a.reshape(len(a), -1)
+    members, product, total = np.empty(LANES, np.int64), columns[0].reshape(-1), rows[0].reshape(-1)
     for first in range(lo, hi, LANES):
         group(first, hi, members)
         size = factorize(scores, lengths, single_root, members, work)
-        adjoint(x, size, single_root, a, c)
-        for b in range(first, min(first + LANES, hi)):
-            n, lane = lengths[b], b - first
+        adjoint(x, size, single_root, a, columns, rows, others, ones)
+        shortest = size
+        for lane in range(LANES):
+            shortest = min(shortest, lengths[members[lane]])
+            if lengths[members[lane]] + 1 < scores.shape[1]:
+                marginals[members[lane]] = 0.0
             if last[lane] > 1:
                 exchange(w, size, last[lane], lane)
                 exchange(a, size, last[lane], lane)
-            marginals[b] = 0.0
+        total[:] = 0.0
+        for h in range(size + 1):
+            _multiply(flat_w, flat_a, h, (size + 1) * LANES, product, total)
+            common = shortest + 1 if h <= shortest else 0
+            separate(product, 0, marginals, h, members, common)
+            for b in members:
+                for m in range(common, lengths[b] + 1 if h <= lengths[b] else 0):
+                    marginals[b, h, m] = product[m * LANES + b - first]
+        for b in range(first, min(first + LANES, hi)):
+            lane = b - first
             value[b] = scale[lane] + np.log(z[lane])
-            linear = _unpack_marginals(w, a, n, lane, marginals[b]) and z[lane] > 0.0
+            arcs = total[lane : (size + 1) * LANES : LANES].sum()  # an overflow of `a` shows here
+            linear = z[lane] > 0.0 and abs(arcs - size) <= 1e-6 * size
             if slopes.size > 0:
-                _unpack(w, n, lane, weights[b])
-                _unpack(a, n, lane, slopes[b])
+                _unpack(w, lengths[b], lane, weights[b])
+                _unpack(a, lengths[b], lane, slopes[b])
                 slopes[b, 0, 0] = 0.0 if linear else np.inf
             if z[lane] >= 0.0 and not linear:
-                value[b] = _in_logs(scores[b], n, single_root, marginals[b])
+                value[b] = _in_logs(scores[b], lengths[b], single_root, marginals[b])
             if not value[b] > -np.inf:
                 return b
     return -1

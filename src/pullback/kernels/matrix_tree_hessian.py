@@ -61,32 +61,34 @@ def _answer(w, g, slopes, dslopes, shift, out):
 
 @kernel
 def closed_form(w, slopes, g, n, single_root, work, out):
-    """Writes the derivative of the marginals w a of one instance along g."""
-    inverse, laplacian, product, diagonal = work[0], work[1], work[2], work[3, 0, : n + 1]
-    size = n + 1
+    """Writes the derivative of the marginals w a of one instance along g; word m is row m − 1 of the matrices."""
+    inverse, laplacian, product, diagonal, root = work[0], work[1], work[2], work[3, 0, :n], work[3, 1, :n]
     first = 1 if single_root else 0
-    for h in range(size):
-        _difference(slopes[first, :size], slopes[h, :size], inverse[h, :size])
+    for h in range(n + 1):
         if h <= first:
             diagonal[:] = 0.0  # with one root, the root's arcs do not count there
-        _derivative(w[h, :size], g[h, :size], laplacian[h, :size], diagonal)
-    for m in range(1, size):
+        _derivative(w[h, 1 : n + 1], g[h, 1 : n + 1], root if h == 0 else laplacian[h - 1, :n], diagonal)
+        if h > 0:
+            _difference(slopes[first, 1 : n + 1], slopes[h, 1 : n + 1], inverse[h - 1, :n])
+    for m in range(n):
         laplacian[m, m] = diagonal[m]
-    for m in range(size):
-        if single_root:
-            inverse[1, m] = slopes[0, m]
-            laplacian[1, m] = -laplacian[0, m]
-        inverse[0, m] = laplacian[0, m] = 0.0
-    multiply(laplacian, True, inverse, size, product)
-    multiply(inverse, False, product, size, laplacian)
-    for m in range(size):
-        diagonal[m] = laplacian[m, m]
     if single_root:
-        diagonal[1] = 0.0
-        _difference(diagonal, laplacian[1, :size], laplacian[0, :size])
-        laplacian[1, :size] = 0.0
-    for h in range(size):
-        _answer(w[h, :size], g[h, :size], slopes[h, :size], laplacian[h, :size], diagonal, out[h, :size])
+        for m in range(n):
+            inverse[0, m] = slopes[0, m + 1]
+            laplacian[0, m] = -root[m]
+    multiply(laplacian, True, inverse, n, product)
+    multiply(inverse, False, product, n, laplacian)
+    for m in range(n):
+        diagonal[m] = laplacian[m, m]
+    root[:] = 0.0
+    if single_root:
+        diagonal[0] = 0.0
+        _difference(diagonal, laplacian[0, :n], root)
+        laplacian[0, :n] = 0.0
+    for h in range(n + 1):
+        dslopes = root if h == 0 else laplacian[h - 1, :n]
+        out[h, 0] = 0.0
+        _answer(w[h, 1 : n + 1], g[h, 1 : n + 1], slopes[h, 1 : n + 1], dslopes, diagonal, out[h, 1 : n + 1])
 
 
 @kernel
@@ -180,7 +182,7 @@ def _unpack_derivative(w, dw, a, da, n, last, lane, out):
 @kernel
 def _sweep_group(scores, lengths, single_root, g, members, work, dual, out):
     """The derivatives of a group of instances by sweeps, or by logarithms; the first that has none, or -1."""
-    w, x, a, c, z, _, last, _ = work
+    w, x, a, columns, _, _, _, z, _, last, _ = work
     dw, dx, da = dual[0], dual[1], dual[2]
     size = factorize(scores, lengths, single_root, members, work)
     for lane in range(LANES):
@@ -188,8 +190,8 @@ def _sweep_group(scores, lengths, single_root, g, members, work, dual, out):
         _pack_derivative(w, g[b], lengths[b], size, last[lane], lane, dw)
     copy(w, size, x)
     copy(dw, size, dx)
-    dual_eliminate(x, dx, size, single_root, c[0], c[1])
-    dual_adjoint(x, dx, size, single_root, a, da, c[0], c[1])
+    dual_eliminate(x, dx, size, single_root, columns[0], columns[1])
+    dual_adjoint(x, dx, size, single_root, a, da, columns[0], columns[1])
     for lane in range(LANES):
         b, n = members[lane], lengths[members[lane]]
         fits = _unpack_derivative(w, dw, a, da, n, last[lane], lane, out[b])
@@ -227,10 +229,11 @@ def _sweep(scores, lengths, single_root, g, out, instances):
 def _multiply_out(lengths, single_root, weights, slopes, g, out, instances, lo, hi):
     """The derivatives of the instances with moderate slopes; lists the others and returns how many they are."""
     size = slopes.shape[1]
-    work = np.zeros((4, size + ROWS, (size + COLUMNS - 1) // COLUMNS * COLUMNS))
+    work = np.zeros((4, size + ROWS, (size + COLUMNS - 2) // COLUMNS * COLUMNS))
     count = 0
     for b in range(lo, hi):
-        out[b] = 0.0
+        if lengths[b] + 1 < size or lengths[b] == 0:
+            out[b] = 0.0
         if lengths[b] == 0:
             continue
         if _are_moderate(slopes[b], lengths[b]):

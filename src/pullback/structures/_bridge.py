@@ -2,7 +2,8 @@
 
 `operator` registers a function over tensors in host memory as `torch.ops.pullback.NAME`: torch.compile keeps it in its
 graph, vmap batches it, and it accepts tensors on any device and in any floating dtype (half precision is computed in
-float32).  In plain eager mode the function is called directly.  `over_batch` runs a kernel over the instances of a batch, in as many threads as torch uses.
+float32).  In plain eager mode the function is called without a detour through the dispatcher.  `over_batch` runs a
+kernel over the instances of a batch, in as many threads as torch uses.
 """
 
 import itertools
@@ -74,20 +75,16 @@ def operator(
 def _nobody_watches() -> bool:
     """Whether no compiler, tracer, function transform or dispatch mode wants to see the operators that run.
 
-    Then the dispatcher has nothing to add, and the kernel can be called without it, which takes half the time.  The
-    last two questions are not in torch's public interface: where they cannot be asked, somebody may be watching.
+    Then the dispatcher has nothing to add, and the kernel can be called without it, which takes half the time.
     """
-    return not (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or forward_ad._current_level >= 0
-        or _transforms()
-        or _dispatch_modes()
-    )
+    return not (torch.compiler.is_compiling() or forward_ad._current_level >= 0 or any(ask() for ask in _WATCHERS))
 
 
-_transforms: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
-_dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+# Not in torch's public interface: where one of these cannot be asked, somebody may be watching.
+_WATCHERS: tuple[Callable[[], Any], ...] = tuple(
+    getattr(torch._C, name, lambda: True)
+    for name in ("_get_tracing_state", "_are_functorch_transforms_active", "_len_torch_dispatch_stack")
+)
 
 
 def _recorded(
