@@ -6,7 +6,9 @@ by the matrix-tree theorem and by cuts; projective ones by Eisner's chart.
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback import kernels
@@ -43,16 +45,17 @@ def run(kernel: Kernel, scores: Tensor, lengths: Tensor, *rest: Any, work: float
 
 def _argmax(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
     size = scores.shape[-1]
-    heads = lengths.new_empty(*lengths.shape, size)
+    heads = np.empty((lengths.numel(), size), np.int64)
     kernel = kernels.eisner.argmax if projective else kernels.arborescence.argmax
-    run(kernel, scores, lengths, single_root, instances(heads, 1), work=size**3 if projective else 4 * size**2)
+    run(kernel, scores, lengths, single_root, heads, work=size**3 if projective else 4 * size**2)
     return _arcs(heads, lengths, scores)
 
 
-def _arcs(heads: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
-    """Heads (*batch, n + 1) as arc matrices, in the dtype of `like`."""
-    matrix = like.new_empty(*heads.shape, heads.shape[-1])
-    kernels.heads.write_arcs(instances(heads, 1), instances(lengths, 0), instances(matrix, 2), 0, lengths.numel())
+def _arcs(heads: NDArray[np.int64], lengths: Tensor, like: Tensor) -> Tensor:
+    """Heads (instances, n + 1) as arc matrices (*lengths.shape, n + 1, n + 1), in the dtype of `like`."""
+    size = heads.shape[-1]
+    matrix = like.new_empty(*lengths.shape, size, size)
+    kernels.heads.write_arcs(heads, instances(lengths, 0), instances(matrix, 2), 0, len(heads))
     return matrix
 
 
@@ -65,11 +68,10 @@ argmax = operator(f"tree_argmax(Tensor scores, Tensor lengths, {KIND}) -> Tensor
 
 def _sample(scores: Tensor, lengths: Tensor, seeds: Tensor, count: int, projective: bool, single_root: bool) -> Tensor:
     size = scores.shape[-1]
-    heads = lengths.new_empty(*lengths.shape, count, size)
+    heads = np.empty((lengths.numel(), count, size), np.int64)
     kernel = kernels.inside_outside.sample if projective else kernels.tree_sampling.sample
-    rest = (single_root, instances(seeds, 0), instances(heads, 2))
-    run(kernel, scores, lengths, *rest, work=size**3 + 10 * count * size**2)
-    return _arcs(heads, lengths.unsqueeze(-1).expand(heads.shape[:-1]).contiguous(), scores)
+    run(kernel, scores, lengths, single_root, instances(seeds, 0), heads, work=size**3 + 10 * count * size**2)
+    return _arcs(heads.reshape(-1, size), lengths.unsqueeze(-1).expand(*lengths.shape, count).contiguous(), scores)
 
 
 def _fake_sample(scores: Tensor, lengths: Tensor, seeds: Tensor, count: int, *_: Any) -> Tensor:
@@ -83,14 +85,14 @@ sample = operator(
 
 def _topk(scores: Tensor, lengths: Tensor, k: int, projective: bool, single_root: bool) -> tuple[Tensor, Tensor]:
     size = scores.shape[-1]
-    heads = lengths.new_empty(*lengths.shape, k, size)
+    heads = np.empty((lengths.numel(), k, size), np.int64)
     values = scores.new_empty(*lengths.shape, k, dtype=torch.float64)
     counts = torch.empty_like(lengths)
     kernel = kernels.eisner_topk.topk if projective else kernels.arborescence.topk
-    rest = (single_root, k, instances(heads, 2), instances(values, 1), instances(counts, 0))
+    rest = (single_root, k, heads, instances(values, 1), instances(counts, 0))
     run(kernel, scores, lengths, *rest, work=k * size**3)
     found = torch.arange(k) < counts.unsqueeze(-1)
-    return _arcs(heads, torch.where(found, lengths.unsqueeze(-1), 0), scores), counts
+    return _arcs(heads.reshape(-1, size), torch.where(found, lengths.unsqueeze(-1), 0), scores), counts
 
 
 def _fake_topk(scores: Tensor, lengths: Tensor, k: int, *_: Any) -> tuple[Tensor, Tensor]:
