@@ -67,11 +67,12 @@ def start(n, single_root, words, sets):
     for j in range(1, n + 1):
         words[j].home = 1
     for k in range(2):
-        sets[k].parent = 0
-        sets[k].size = n + 1 - k
-        sets[k].multiplier = 0.0
-        sets[k].penalty = 0.0
-        sets[k].equality = k == 1 and single_root
+        one = sets[k]
+        one.parent = 0
+        one.size = n + 1 - k
+        one.multiplier = 0.0
+        one.penalty = 0.0
+        one.equality = k == 1 and single_root
 
 
 @kernel
@@ -172,14 +173,16 @@ def insert(n, number, member, words, sets, arcs):
         if words[j].home == parent and member[j]:
             words[j].home = place
         for c in range(words[j].count):
-            arcs[j, c].set += arcs[j, c].set >= place
-            if arcs[j, c].set == parent and member[j] and member[arcs[j, c].head]:
-                arcs[j, c].set = place
-    sets[place].parent = parent
-    sets[place].size = size
-    sets[place].multiplier = 0.0
-    sets[place].penalty = sets[parent].penalty
-    sets[place].equality = 0
+            arc = arcs[j, c]
+            arc.set += arc.set >= place
+            if arc.set == parent and member[j] and member[arc.head]:
+                arc.set = place
+    new = sets[place]
+    new.parent = parent
+    new.size = size
+    new.multiplier = 0.0
+    new.penalty = sets[parent].penalty
+    new.equality = 0
     return place
 
 
@@ -207,8 +210,9 @@ def penalize(number, sets):
     """Penalties and their tilts from the multipliers and their steps."""
     sets[0].penalty = sets[0].tilt = sets[0].least = sets[0].most = 0.0
     for k in range(1, number):
-        parent = sets[k].parent
-        sets[k].penalty = sets[parent].penalty + sets[k].multiplier
-        sets[k].tilt = sets[parent].tilt + sets[k].step
-        sets[k].least = min(sets[parent].least, sets[k].tilt)
-        sets[k].most = max(sets[parent].most, sets[k].tilt)
+        one = sets[k]
+        parent = sets[one.parent]
+        one.penalty = parent.penalty + one.multiplier
+        one.tilt = parent.tilt + one.step
+        one.least = min(parent.least, one.tilt)
+        one.most = max(parent.most, one.tilt)

@@ -41,15 +41,17 @@ def gradient(n, number, words, sets, arcs):
         k = words[j].home
         total = 1.0
         for c in range(words[j].count):
-            if arcs[j, c].set != k:
+            arc = arcs[j, c]
+            if arc.set != k:
                 sets[k].gradient += total
-                k = arcs[j, c].set
+                k = arc.set
                 total = 0.0
-            total -= arcs[j, c].mass
+            total -= arc.mass
         sets[k].gradient += total
     for k in range(number - 1, 0, -1):
-        sets[sets[k].parent].gradient += sets[k].gradient
-        sets[k].gradient -= 1.0
+        inner = sets[k]
+        sets[inner.parent].gradient += inner.gradient
+        inner.gradient -= 1.0
 
 
 @kernel
@@ -62,19 +64,20 @@ def curvature(n, number, words, sets, arcs, hessian):
         support = 0
         different = 0
         for c in range(words[j].count):
-            if arcs[j, c].mass > 0.0:
-                k = arcs[j, c].set
-                if sets[k].shared == 0:
-                    sets[different].listed = k
+            arc = arcs[j, c]
+            if arc.mass > 0.0:
+                if sets[arc.set].shared == 0:
+                    sets[different].listed = arc.set
                     different += 1
-                sets[k].shared += 1
+                sets[arc.set].shared += 1
                 support += 1
         for p in range(different if different > 1 else 0):
             k = sets[p].listed
-            hessian[k, k] += sets[k].shared
+            shared = sets[k].shared
+            hessian[k, k] += shared
             for q in range(different):
                 l = sets[q].listed
-                hessian[k, l] -= sets[k].shared * sets[l].shared / support
+                hessian[k, l] -= shared * sets[l].shared / support
         for p in range(different):
             sets[sets[p].listed].shared = 0
     for k in range(number - 1, 1, -1):
@@ -93,33 +96,36 @@ def newton(number, sets, hessian):
     if it agrees with them.  Such sets are marked by free = 2.
     """
     for k in range(1, number):
-        if not sets[k].free:
+        row = sets[k]
+        if not row.free:
             continue
-        half = -sets[k].gradient
+        half = -row.gradient
         pivot = hessian[k, k]
         for l in range(1, k):
-            if sets[l].free:
+            column = sets[l]
+            if column.free:
                 x = hessian[l, k]
                 for m in range(1, l):
                     if sets[m].free:
                         x -= hessian[k, m] * hessian[l, m]
-                x /= sets[l].pivot
+                x /= column.pivot
                 hessian[k, l] = x
-                half -= x * sets[l].half
+                half -= x * column.half
                 pivot -= x * x
-        sets[k].free = 1
+        row.free = 1
         if pivot < 1e-9 * (1.0 + hessian[k, k]):
-            sets[k].free = 2
+            row.free = 2
             pivot = 1.0
-        sets[k].pivot = np.sqrt(pivot)
-        sets[k].half = half / sets[k].pivot
+        row.pivot = np.sqrt(pivot)
+        row.half = half / row.pivot
     for k in range(number - 1, 0, -1):
-        sets[k].step = 0.0
-        if sets[k].free:
-            sets[k].step = sets[k].half / sets[k].pivot
+        row = sets[k]
+        row.step = 0.0
+        if row.free:
+            row.step = row.half / row.pivot
             for l in range(1, k):
                 if sets[l].free:
-                    sets[l].half -= hessian[k, l] * sets[k].step
+                    sets[l].half -= hessian[k, l] * row.step
 
 
 @kernel
@@ -171,12 +177,13 @@ def _choose_free(number, tolerance, sets):
     largest = 0.0
     worst = 1
     for k in range(1, number):
-        residual = -sets[k].gradient
-        if sets[k].equality or sets[k].multiplier > 0.0:
+        one = sets[k]
+        residual = -one.gradient
+        if one.equality or one.multiplier > 0.0:
             residual = abs(residual)
-            sets[k].free = 1
+            one.free = 1
         else:
-            sets[k].free = residual > tolerance
+            one.free = residual > tolerance
         if residual > largest:
             largest, worst = residual, k
     return largest, worst
@@ -189,12 +196,13 @@ def _direction(number, sets, hessian):
         newton(number, sets, hessian)
         free = blocked = worst = 0
         for k in range(1, number):
-            if sets[k].free:
+            one = sets[k]
+            if one.free:
                 free += 1
-                if worst == 0 or sets[k].gradient < sets[worst].gradient:
+                if worst == 0 or one.gradient < sets[worst].gradient:
                     worst = k
-                if sets[k].step < 0.0 and sets[k].multiplier == 0.0 and not sets[k].equality:
-                    sets[k].free = 0
+                if one.step < 0.0 and one.multiplier == 0.0 and not one.equality:
+                    one.free = 0
                     blocked += 1
         if blocked == 0:
             return
@@ -212,13 +220,14 @@ def _line_search(n, number, score, words, sets, arcs, row):
     limit = np.inf
     blocking = 0
     for k in range(1, number):
-        if sets[k].step < 0.0 and not sets[k].equality and -sets[k].multiplier > limit * sets[k].step:
-            limit = -sets[k].multiplier / sets[k].step
+        one = sets[k]
+        if one.step < 0.0 and not one.equality and -one.multiplier > limit * one.step:
+            limit = -one.multiplier / one.step
             blocking = k
     penalize(number, sets)
     for j in range(1, n + 1):
-        home = words[j].home
-        words[j].spread = sets[home].most - sets[home].least
+        home = sets[words[j].home]
+        words[j].spread = home.most - home.least
         tilt(words[j], sets, arcs[j])
     low, high = 0.0, np.inf
     t = min(1.0, limit)
@@ -238,13 +247,15 @@ def _line_search(n, number, score, words, sets, arcs, row):
         if not low < t < furthest:
             t = furthest if high == np.inf else 0.5 * (low + high)
     for k in range(1, number):
-        sets[k].multiplier += t * sets[k].step
-        if sets[k].multiplier < 0.0 and not sets[k].equality:
-            sets[k].multiplier = 0.0
+        one = sets[k]
+        one.multiplier += t * one.step
+        if one.multiplier < 0.0 and not one.equality:
+            one.multiplier = 0.0
     if t == limit:
         sets[blocking].multiplier = 0.0
     for j in range(1, n + 1):
-        words[j].slack -= t * words[j].spread
-        for c in range(words[j].count if words[j].moves else 0):
+        word = words[j]
+        word.slack -= t * word.spread
+        for c in range(word.count if word.moves else 0):
             arcs[j, c].value += t * arcs[j, c].slope
     penalize(number, sets)

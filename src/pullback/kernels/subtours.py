@@ -112,39 +112,42 @@ def separate(n, goal, words, arcs, nodes, edges, queue, reached, found):
 def _build(n, words, arcs, nodes, edges):
     """The network of the arcs with positive mass between words."""
     for i in range(n + 2):
-        nodes[i].first = 0
-        nodes[i].fed = 0.0
-        nodes[i].sends = 0.0
-        nodes[i].settled = 0
-        nodes[i].touched = 0
+        node = nodes[i]
+        node.first = 0
+        node.fed = 0.0
+        node.sends = 0.0
+        node.settled = 0
+        node.touched = 0
     for j in range(1, n + 1):
         for c in range(words[j].count):
-            i = arcs[j, c].head
-            if arcs[j, c].mass > 0.0:
-                if i == 0:
-                    nodes[j].fed = arcs[j, c].mass
+            arc = arcs[j, c]
+            if arc.mass > 0.0:
+                if arc.head == 0:
+                    nodes[j].fed = arc.mass
                 else:
-                    nodes[i].sends += arcs[j, c].mass
-                    nodes[i].first += 1
+                    head = nodes[arc.head]
+                    head.sends += arc.mass
+                    head.first += 1
                     nodes[j].first += 1
     for i in range(1, n + 2):
         nodes[i].first += nodes[i - 1].first
     for j in range(1, n + 1):
         for c in range(words[j].count):
-            i = arcs[j, c].head
-            if arcs[j, c].mass > 0.0 and i > 0:
-                nodes[i].first -= 1
-                nodes[j].first -= 1
-                _set_edge(edges, nodes[j].first, np.int64(i), nodes[i].first, arcs[j, c].mass)
-                _set_edge(edges, nodes[i].first, j, nodes[j].first, -arcs[j, c].mass)
+            arc = arcs[j, c]
+            if arc.mass > 0.0 and arc.head > 0:
+                head, modifier = nodes[arc.head], nodes[j]
+                head.first -= 1
+                modifier.first -= 1
+                _set_edge(edges[modifier.first], np.int64(arc.head), head.first, arc.mass)
+                _set_edge(edges[head.first], j, modifier.first, -arc.mass)
 
 
 @kernel
-def _set_edge(edges, e, target, twin, mass):
-    edges[e].target = target
-    edges[e].twin = twin
-    edges[e].mass = mass
-    edges[e].residual = max(mass, 0.0)
+def _set_edge(edge, target, twin, mass):
+    edge.target = target
+    edge.twin = twin
+    edge.mass = mass
+    edge.residual = max(mass, 0.0)
 
 
 @kernel
@@ -158,13 +161,14 @@ def _settle(j, nodes, queue, settled):
 def _spread(j, goal, nodes, edges, queue, settled):
     """Word j is settled: it feeds its modifiers, some of which settle in turn, and its heads send less."""
     for e in range(nodes[j].first, nodes[j + 1].first):
-        i = edges[e].target
-        if edges[e].mass > 0.0:
-            nodes[i].sends -= edges[e].mass
-        elif not nodes[i].settled:
-            nodes[i].fed -= edges[e].mass
-            if nodes[i].fed >= goal:
-                settled = _settle(np.int64(i), nodes, queue, settled)
+        edge = edges[e]
+        node = nodes[edge.target]
+        if edge.mass > 0.0:
+            node.sends -= edge.mass
+        elif not node.settled:
+            node.fed -= edge.mass
+            if node.fed >= goal:
+                settled = _settle(np.int64(edge.target), nodes, queue, settled)
     return settled
 
 
@@ -174,8 +178,9 @@ def _next_word(n, nodes):
     best = -1
     most = -np.inf
     for j in range(1, n + 1):
-        if not nodes[j].settled and nodes[j].fed + nodes[j].sends > most:
-            most = nodes[j].fed + nodes[j].sends
+        node = nodes[j]
+        if not node.settled and node.fed + node.sends > most:
+            most = node.fed + node.sends
             best = j
     return best
 
@@ -185,9 +190,9 @@ def _flow(n, v, goal, nodes, edges, reached):
     """Flow from the settled words to v, up to `goal`; also the number of words that reach v when there is no more."""
     flow = nodes[v].fed
     for e in range(nodes[v].first, nodes[v + 1].first):
-        i = edges[e].target
-        if edges[e].mass > 0.0 and not nodes[i].settled:
-            flow += min(edges[e].mass, nodes[i].fed)
+        edge = edges[e]
+        if edge.mass > 0.0 and not nodes[edge.target].settled:
+            flow += min(edge.mass, nodes[edge.target].fed)
     if flow >= goal:  # paths of two arcs are enough
         return flow, 0
     for j in range(1, n + 1):
@@ -195,13 +200,14 @@ def _flow(n, v, goal, nodes, edges, reached):
     nodes[v].spare = 0.0
     nodes[v].touched = 1
     for e in range(nodes[v].first, nodes[v + 1].first):
-        i = edges[e].target
-        if edges[e].mass > 0.0 and not nodes[i].settled:
-            push = min(edges[e].mass, nodes[i].fed)
-            nodes[i].spare -= push
-            edges[e].residual -= push
-            edges[edges[e].twin].residual = push
-            nodes[i].touched = 1
+        edge = edges[e]
+        head = nodes[edge.target]
+        if edge.mass > 0.0 and not head.settled:
+            push = min(edge.mass, head.fed)
+            head.spare -= push
+            head.touched = 1
+            edge.residual -= push
+            edges[edge.twin].residual = push
     filled = 0
     while flow < goal:
         depth, filled = _levels(n, v, nodes, edges, reached)
@@ -234,13 +240,13 @@ def _levels(n, v, nodes, edges, reached):
         nodes[j].current = nodes[j].first
         for e in range(nodes[j].first, nodes[j + 1].first):
             if edges[e].residual > EMPTY:
-                i = edges[e].target
-                if nodes[i].level < 0 and not nodes[i].settled:
-                    nodes[i].level = nodes[j].level + 1
-                    reached[filled] = i
+                node = nodes[edges[e].target]
+                if node.level < 0 and not node.settled:
+                    node.level = nodes[j].level + 1
+                    reached[filled] = edges[e].target
                     filled += 1
-                    if nodes[i].spare > EMPTY:
-                        depth = nodes[i].level
+                    if node.spare > EMPTY:
+                        depth = node.level
     return depth, filled
 
 
@@ -260,11 +266,12 @@ def _blocking_flow(v, depth, wanted, nodes, edges, path):
             total += push
             at = depth - 1
             for q in range(depth - 1, -1, -1):
-                e = path[q]
-                edges[e].residual -= push
-                edges[edges[e].twin].residual += push
-                nodes[edges[edges[e].twin].target].touched = 1
-                if edges[e].residual <= EMPTY:
+                edge = edges[path[q]]
+                twin = edges[edge.twin]
+                edge.residual -= push
+                twin.residual += push
+                nodes[twin.target].touched = 1
+                if edge.residual <= EMPTY:
                     at = q
             j = edges[edges[path[at]].twin].target
             continue
@@ -272,8 +279,8 @@ def _blocking_flow(v, depth, wanted, nodes, edges, path):
         e = nodes[j].current
         while e < last:
             if edges[e].residual > EMPTY:
-                i = edges[e].target
-                if nodes[i].level == at + 1 and (at + 1 < depth or nodes[i].spare > EMPTY):
+                node = nodes[edges[e].target]
+                if node.level == at + 1 and (at + 1 < depth or node.spare > EMPTY):
                     break
             e += 1
         nodes[j].current = e

@@ -40,14 +40,16 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
     c = 0
     for i in range(n + 1):
         if row[i] > t - margin:
-            arcs[j, c].head = i
-            arcs[j, c].set = sets[words[i].home].meet
-            arcs[j, c].value = row[i]
-            arcs[j, c].mass = row[i]
+            arc = arcs[j, c]
+            arc.head = i
+            arc.set = sets[words[i].home].meet
+            arc.value = row[i]
+            arc.mass = row[i]
             c += 1
-    words[j].count = c
-    words[j].slack = margin
-    words[j].threshold = _sparsemax(arcs[j], words[j].count, t)
+    word = words[j]
+    word.count = c
+    word.slack = margin
+    word.threshold = _sparsemax(arcs[j], word.count, t)
     return True
 
 
@@ -88,8 +90,9 @@ def _sparsemax(arcs, count, t):
     """
     total, above = 0.0, 0
     for c in range(count):
-        if arcs[c].mass > t:
-            total += arcs[c].mass - t
+        x = arcs[c].mass - t
+        if x > 0.0:
+            total += x
             above += 1
     if above == 0:
         t = arcs[0].mass
@@ -101,10 +104,10 @@ def _sparsemax(arcs, count, t):
     while True:
         total, left = 0.0, 0
         for c in range(count):
-            x = max(arcs[c].mass - shift, 0.0)
-            arcs[c].mass = x
-            total += x
-            left += x > 0.0
+            arc = arcs[c]
+            arc.mass = max(arc.mass - shift, 0.0)
+            total += arc.mass
+            left += arc.mass > 0.0
         shift = (total - 1.0) / left
         if left == above or shift <= 0.0:  # a negative shift is round-off and would bring arcs back
             return t
@@ -116,9 +119,11 @@ def _sparsemax(arcs, count, t):
 def tilt(word, sets, arcs):
     """The slopes of a column's candidates, relative to an arc of its home; it moves unless they are all the same."""
     word.moves = 0
+    home = sets[word.home].tilt
     for c in range(word.count):
-        arcs[c].slope = sets[word.home].tilt - sets[arcs[c].set].tilt
-        word.moves |= arcs[c].slope != arcs[0].slope
+        arc = arcs[c]
+        arc.slope = home - sets[arc.set].tilt
+        word.moves |= arc.slope != arcs[0].slope
 
 
 @kernel
@@ -129,24 +134,27 @@ def advance(t, n, number, score, words, sets, arcs, row):
     for k in range(1, number):
         slope -= sets[k].step
     for j in range(1, n + 1):
-        if t * words[j].spread > words[j].slack:
-            refresh(j, n, number, 2.0 * t * words[j].spread, score, words, sets, arcs, row)
-            tilt(words[j], sets, arcs[j])
-        if not words[j].moves:
+        word = words[j]
+        if t * word.spread > word.slack:
+            refresh(j, n, number, 2.0 * t * word.spread, score, words, sets, arcs, row)
+            tilt(word, sets, arcs[j])
+        if not word.moves:
             slope += arcs[j, 0].slope
             continue
-        for c in range(words[j].count):
-            arcs[j, c].mass = arcs[j, c].value + t * arcs[j, c].slope
-        words[j].threshold = _sparsemax(arcs[j], words[j].count, words[j].threshold)
+        for c in range(word.count):
+            arc = arcs[j, c]
+            arc.mass = arc.value + t * arc.slope
+        word.threshold = _sparsemax(arcs[j], word.count, word.threshold)
         support = 0
         total = 0.0
         squares = 0.0
-        for c in range(words[j].count):
-            if arcs[j, c].mass > 0.0:
-                slope += arcs[j, c].mass * arcs[j, c].slope
+        for c in range(word.count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0:
+                slope += arc.mass * arc.slope
                 support += 1
-                total += arcs[j, c].slope
-                squares += arcs[j, c].slope * arcs[j, c].slope
+                total += arc.slope
+                squares += arc.slope * arc.slope
         bend += squares - total * total / support
     return slope, bend
 
