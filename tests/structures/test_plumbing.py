@@ -186,9 +186,9 @@ def rows(*shape, grad=True):
 ONE, TWO = torch.tensor([1, 1]), torch.tensor([2, 2])
 WORDS = torch.tensor([3, 2])
 POINT = rows(2, 4, grad=False).softmax(-1)
-NONPROJECTIVE, PROJECTIVE = (
+BY_CUTS, BY_TREES = (
     torch.ops.pullback.tree_project(rows(2, 4, 4, grad=False), WORDS, False),
-    torch.ops.pullback.projective_tree_project(rows(2, 4, 4, grad=False), WORDS, False),
+    torch.ops.pullback.tree_mixture(rows(2, 4, 4, grad=False), WORDS, True, False, 1e-12),
 )
 OPERATORS = {
     "check": (torch.ones(3, dtype=torch.bool), "message"),
@@ -205,6 +205,7 @@ OPERATORS = {
     "subset_hessian_product": (rows(2, 4, grad=False), ONE, TWO, rows(2, 4, grad=False)),
     "subset_sample": (rows(2, 4, grad=False), ONE, TWO, torch.rand(2, 3, 4, dtype=torch.float64)),
     "tree_argmax": (rows(2, 4, 4, grad=False), WORDS, False, True),
+    "tree_arcs": (rows(2, grad=False), torch.tensor([[0, 2, 0, 2], [0, 0, 1, 0]], dtype=torch.int16), WORDS),
     "tree_sample": (rows(2, 4, 4, grad=False), WORDS, torch.tensor([5, 6]), 3, True, False),
     "tree_topk": (rows(2, 4, 4, grad=False), WORDS, 3, False, False),
     "tree_contains": (pb.DependencyTree(WORDS).argmax(rows(2, 4, 4)), WORDS, False, False),
@@ -220,14 +221,15 @@ OPERATORS = {
         True,
     ),
     "tree_project": (rows(2, 4, 4), WORDS, True),
-    "tree_project_backward": (rows(2, 4, 4), WORDS, *NONPROJECTIVE),
-    "projective_tree_project": (rows(2, 4, 4), WORDS, True),
-    "projective_tree_project_backward": (
+    "tree_project_backward": (rows(2, 4, 4), WORDS, *BY_CUTS),
+    "tree_mixture": (rows(2, 4, 4), WORDS, False, True, 1e-12),
+    "tree_mixture_backward": (
         rows(2, 4, 4, grad=False),
         WORDS,
-        PROJECTIVE[1],
-        PROJECTIVE[3],
+        BY_TREES[1],
+        BY_TREES[3],
         rows(2, 4, 4),
+        True,
         False,
     ),
 }

@@ -51,12 +51,24 @@ def _argmax(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool
     return _arcs(heads, lengths, scores)
 
 
-def _arcs(heads: NDArray[np.int64], lengths: Tensor, like: Tensor) -> Tensor:
+def _arcs(heads: NDArray[Any], lengths: Tensor, like: Tensor) -> Tensor:
     """Heads (instances, n + 1) as arc matrices (*lengths.shape, n + 1, n + 1), in the dtype of `like`."""
     size = heads.shape[-1]
     matrix = like.new_empty(*lengths.shape, size, size)
     kernels.heads.write_arcs(heads, instances(lengths, 0), instances(matrix, 2), 0, len(heads))
     return matrix
+
+
+def _fake_arcs(like: Tensor, heads: Tensor, lengths: Tensor) -> Tensor:
+    return like.new_empty(*heads.shape, heads.shape[-1])
+
+
+arcs = operator(
+    "tree_arcs(Tensor like, Tensor heads, Tensor lengths) -> Tensor",
+    lambda like, heads, lengths: _arcs(instances(heads, 1), lengths, like),
+    _fake_arcs,
+)
+"""Trees given by their heads (*batch, n + 1) as arc matrices."""
 
 
 def _like_scores(scores: Tensor, *_: Any) -> Tensor:
