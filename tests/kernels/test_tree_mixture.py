@@ -14,10 +14,24 @@ TREES = pytest.mark.parametrize(
 )
 
 
+def no_trees(scores):
+    return np.empty((len(scores), 0, scores.shape[1]), np.int16)
+
+
 def project(
-    scores, lengths, projective, single_root, tolerance=1e-12, max_iterations=10_000, lo=0, hi=None, dtype=np.float64
+    scores,
+    lengths,
+    projective,
+    single_root,
+    tolerance=1e-12,
+    max_iterations=10_000,
+    lo=0,
+    hi=None,
+    dtype=np.float64,
+    start=None,
 ):
     size = scores.shape[1]
+    start = no_trees(scores) if start is None else start
     capacity = size * (size - 1) + 1
     point = np.full(scores.shape, 7.0, dtype)
     heads = np.full((len(scores), capacity, size), 7, np.int16)
@@ -25,7 +39,7 @@ def project(
     count, iterations = np.full((2, len(scores)), 7)
     gap = np.full(len(scores), 7.0)
     end = tree_mixture.sparsemap(
-        scores, lengths, projective, single_root, tolerance, max_iterations,
+        scores, lengths, projective, single_root, start, tolerance, max_iterations,
         point, heads, probabilities, count, gap, iterations, lo, len(scores) if hi is None else hi,
     )  # fmt: skip
     assert end == -1
@@ -148,6 +162,25 @@ def test_the_backward_pass_is_the_slope_of_the_point(projective, single_root, sc
         np.testing.assert_allclose((product * direction).sum((1, 2)), slope, rtol=0, atol=1e-4)
 
 
+@TREES
+def test_given_trees_are_a_start_and_leave_again_if_they_do_not_belong(projective, single_root):
+    rng = np.random.default_rng(4)
+    scores, lengths = 0.3 * rng.normal(size=(2, 13, 13)), np.full(2, 12)
+    cold = project(scores, lengths, projective, single_root, 1e-10)
+    _, elsewhere, *_ = project(rng.normal(size=scores.shape), lengths, projective, single_root)
+    absent = np.full((2, 1, 13), -1, np.int16)
+    solved = np.concatenate([absent, cold[1][:, : cold[3].max()]], 1)
+    solved[solved[..., 1:].sum(2) == 0] = -1  # beyond the count
+    for start, rounds in ((solved, 0), (np.repeat(solved, 2, 1), 0), (absent, cold[5]), (elsewhere[:, :9], None)):
+        warm = project(scores, lengths, projective, single_root, 1e-10, start=start)
+        np.testing.assert_allclose(warm[0], cold[0], rtol=0, atol=1e-9)
+        assert rounds is None or (warm[5] == rounds).all()
+    scores[0, solved[0, 1, 1], 1] = -np.inf  # of the trees given now, some are forbidden
+    warm = project(scores, lengths, projective, single_root, 1e-10, start=solved)
+    cold = project(scores, lengths, projective, single_root, 1e-10)
+    np.testing.assert_allclose(warm[0], cold[0], rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("projective", [False, True], ids=["any", "projective"])
 def test_the_backward_pass_adds_the_trees_that_the_face_still_lacks(projective):
     """Words 2, 4 and 6 choose between their neighbors, each by itself: the face is a cube, the point its center.
@@ -241,7 +274,12 @@ def test_an_instance_without_trees_or_with_nan_scores_is_named(projective, singl
     for scores in (headless, cyclic, unclear):
         out = np.empty((3, 4, 4)), np.empty((3, 9, 4), np.int16), np.empty((3, 9))
         ends = np.empty(3, np.int64), np.empty(3), np.empty(3, np.int64)
-        assert tree_mixture.sparsemap(scores, lengths, projective, single_root, 1e-9, 99, *out, *ends, 0, 3) == 1
+        assert (
+            tree_mixture.sparsemap(
+                scores, lengths, projective, single_root, no_trees(scores), 1e-9, 99, *out, *ends, 0, 3
+            )
+            == 1
+        )
 
 
 def test_trees_beyond_the_capacity_are_counted_but_not_written():
@@ -251,7 +289,7 @@ def test_trees_beyond_the_capacity_are_counted_but_not_written():
     few, least = np.empty((2, 5, 9), np.int16), np.empty((2, 5))
     again, number, gap, iterations = np.empty_like(point), np.empty(2, np.int64), np.empty(2), np.empty(2, np.int64)
     end = tree_mixture.sparsemap(
-        scores, lengths, True, False, 1e-12, 10_000, again, few, least, number, gap, iterations, 0, 2
+        scores, lengths, True, False, no_trees(scores), 1e-12, 10_000, again, few, least, number, gap, iterations, 0, 2
     )
     assert end == -1
     for got, want in ((again, point), (number, count), (few, heads[:, :5]), (least, probabilities[:, :5])):

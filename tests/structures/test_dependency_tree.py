@@ -55,3 +55,29 @@ def test_the_probabilities_of_a_long_sentence_have_the_slope_of_the_point(projec
     (through_trees,) = torch.autograd.grad((probabilities * (vertices * weight[:, None]).sum((-2, -1))).sum(), scores)
     (direct,) = torch.autograd.grad((trees.sparsemap(scores) * weight).sum(), scores)
     assert_close(through_trees, direct, atol=1e-9, rtol=0)
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_warm_start_saves_rounds_and_leads_to_the_same_point(projective, single_root, dtype):
+    trees, scores = sentences(projective, single_root, scale=0.1, dtype=dtype)
+    cold = trees.project(scores)
+    nearby = scores + 1e-4 * torch.randn(scores.shape, generator=torch.Generator().manual_seed(2)).to(dtype)
+    warm, fresh = trees.project(nearby, start=cold.vertices), trees.project(nearby)
+    assert warm.converged.all() and warm.iterations.sum() < 0.5 * fresh.iterations.sum()
+    point = torch.einsum("bm,bmij->bij", warm.probabilities, warm.vertices)
+    assert_close(point, trees.sparsemap(nearby), atol=1e-8 if dtype == torch.float64 else 1e-6, rtol=0)
+
+
+def test_a_start_may_hold_anything():
+    """Trees that are forbidden or repeated, other trees' heads, padding: whatever is of no use is passed over."""
+    trees, scores = sentences(True, False, scale=0.1)
+    found = trees.project(scores)
+    start = torch.cat(
+        [found.vertices, found.vertices, pb.DependencyTree(LENGTHS).argmax(-scores.abs()).unsqueeze(1)], 1
+    )
+    start[2] = torch.randint(2, start[2].shape, generator=torch.Generator().manual_seed(3))
+    assert_close(torch.stack([p.sum() for p in trees.project(scores, start).probabilities]), torch.ones(4).double())
+    assert (trees.project(scores, start).iterations[[0, 1, 3]] == 1).all()
+    with pytest.raises(ValueError, match=r"start has shape \(4, 21, 21\); expected .*\(4, 21, 21, 21\)"):
+        trees.project(scores, start=scores)

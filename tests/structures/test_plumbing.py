@@ -186,9 +186,10 @@ def rows(*shape, grad=True):
 ONE, TWO = torch.tensor([1, 1]), torch.tensor([2, 2])
 WORDS = torch.tensor([3, 2])
 POINT = rows(2, 4, grad=False).softmax(-1)
+NO_TREES = torch.empty(2, 0, 4, dtype=torch.int16)
 BY_CUTS, BY_TREES = (
     torch.ops.pullback.tree_project(rows(2, 4, 4, grad=False), WORDS, False),
-    torch.ops.pullback.tree_mixture(rows(2, 4, 4, grad=False), WORDS, True, False, 1e-12),
+    torch.ops.pullback.tree_mixture(rows(2, 4, 4, grad=False), WORDS, NO_TREES, True, False, 1e-12),
 )
 OPERATORS = {
     "check": (torch.ones(3, dtype=torch.bool), "message"),
@@ -208,7 +209,7 @@ OPERATORS = {
     "tree_arcs": (rows(2, grad=False), torch.tensor([[0, 2, 0, 2], [0, 0, 1, 0]], dtype=torch.int16), WORDS),
     "tree_sample": (rows(2, 4, 4, grad=False), WORDS, torch.tensor([5, 6]), 3, True, False),
     "tree_topk": (rows(2, 4, 4, grad=False), WORDS, 3, False, False),
-    "tree_contains": (pb.DependencyTree(WORDS).argmax(rows(2, 4, 4)), WORDS, False, False),
+    "tree_heads": (pb.DependencyTree(WORDS).argmax(rows(2, 4, 4)), WORDS, False, False),
     "tree_log_partition": (rows(2, 4, 4, grad=False), WORDS, False, False),
     "tree_partition_and_marginals": (rows(2, 4, 4), WORDS, True, False, False),
     "tree_hessian_product": (
@@ -222,7 +223,7 @@ OPERATORS = {
     ),
     "tree_project": (rows(2, 4, 4), WORDS, True),
     "tree_project_backward": (rows(2, 4, 4), WORDS, *BY_CUTS),
-    "tree_mixture": (rows(2, 4, 4), WORDS, False, True, 1e-12),
+    "tree_mixture": (rows(2, 4, 4), WORDS, NO_TREES, False, True, 1e-12),
     "tree_mixture_backward": (
         rows(2, 4, 4, grad=False),
         WORDS,

@@ -153,12 +153,40 @@ def _magnitude(scores, n):
 
 
 @kernel
-def _project(work, n, projective, single_root, tolerance, max_iterations, active):
-    """(active trees, count, gap, iterations) of one instance; count 0 if it has no tree.
+def _allowed(scores, n, tree):
+    """Whether there is a tree, marked by heads of −1 if not, and all its arcs have scores."""
+    for m in range(n, -1, -1):
+        if tree[m] < 0 or (m > 0 and scores[tree[m], m] == -np.inf):
+            return False
+    return True
+
+
+@kernel
+def _begin(work, n, heads, active):
+    """Loads the given trees, except those forbidden or dependent, and mixes them: (active trees, count)."""
+    count = 0
+    for given in range(len(heads)):
+        if _allowed(work.scores, n, heads[given]):
+            if count == len(active.weights):
+                active = _enlarged(active)
+            for m in range(n + 1):
+                active.trees[count, m] = heads[given, m]
+            value = _introduce(work.scores, n, active.trees, active.factor, count)
+            count += active_set.append(active.factor, count, value)
+    for t in range(count):
+        active.weights[t], active.kept[t] = 1.0 / count, t
+    if count > 0:
+        count = _compacted(active, active_set.settle(active.factor, active.weights, active.kept, active.trial, count))
+    return active, count
+
+
+@kernel
+def _project(work, n, projective, single_root, tolerance, max_iterations, active, count):
+    """(active trees, count, gap, iterations) of one instance from its first active trees; count 0 if it has no tree.
 
     All active trees score the same under s − μ, hence the gap is what the best tree scores above any of them.
     """
-    count, gap = 0, np.inf
+    gap = np.inf
     for iteration in range(max_iterations + 1):
         if count == len(active.weights):
             active = _enlarged(active)
@@ -186,6 +214,7 @@ def sparsemap(
     lengths,
     projective,
     single_root,
+    start,
     tolerance,
     max_iterations,
     point,
@@ -199,10 +228,11 @@ def sparsemap(
 ):
     """The nearest point of the hull, the trees it mixes, and how the search ended.
 
-    point (batch, N, N); heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on.  There
-    are never more than n² − n + 1 trees; those beyond the capacity are counted but not written.  Stops at gap ≤
-    tolerance · max(1, max |s|), the gap being ⟨s − μ, argmax(s − μ) − μ⟩.  O(count² + count · n) an iteration, and one
-    argmax: O(n²), projective O(n³).
+    start (batch, k, N): heads of trees to begin with, passed over where they are −1; k may be 0.  point (batch, N, N);
+    heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on.  There are never more than
+    n² − n + 1 trees; those beyond the capacity are counted but not written.  Stops when the gap, which is
+    ⟨s − μ, argmax(s − μ) − μ⟩, is at most tolerance · max(1, max |s|).  An iteration costs O(count² + count · n) and
+    an argmax, O(n²) or projective O(n³).
     """
     size = scores.shape[1]
     work = _workspace(size)
@@ -212,8 +242,10 @@ def sparsemap(
         point[b], heads[b], probabilities[b] = 0.0, 0, 0.0
         if not load(scores[b], n, work.scores):
             return b
+        unit = _magnitude(work.scores, n)
+        active, number = _begin(work, n, start[b], active)
         active, count[b], gap[b], iterations[b] = _project(
-            work, n, projective, single_root, tolerance * _magnitude(work.scores, n), max_iterations, active
+            work, n, projective, single_root, tolerance * unit, max_iterations, active, number
         )
         if count[b] == 0:
             return b
@@ -240,17 +272,9 @@ def _tangent(direction, active, count, n, mixture):
 
 
 @kernel
-def _expose(work, n, heads, active, count):
+def _expose(work, n, heads, active):
     """Loads the trees and takes the point they determine from the scores: (active trees, count)."""
-    while count >= len(active.weights):
-        active = _enlarged(active)
-    for t in range(count):
-        for m in range(n + 1):
-            active.trees[t, m] = heads[t, m]
-        value = _introduce(work.scores, n, active.trees, active.factor, t)
-        active_set.append(active.factor, t, value)
-        active.weights[t], active.kept[t] = 1.0 / count, t
-    count = _compacted(active, active_set.settle(active.factor, active.weights, active.kept, active.trial, count))
+    active, count = _begin(work, n, heads, active)
     _mix(active.trees, active.weights, count, n, work.mixture)
     for head in range(n + 1):
         for m in range(n + 1):
@@ -315,7 +339,7 @@ def sparsemap_backward(scores, lengths, projective, single_root, heads, count, g
             return b
         load(scores[b], n, work.scores)
         tie = _TIE * _magnitude(work.scores, n)
-        active, trees = _expose(work, n, heads[b], active, count[b])
+        active, trees = _expose(work, n, heads[b, : count[b]], active)
         active, trees = _span(work, n, projective, single_root, tie, active, trees)
         _tangent(gradient[b], active, trees, n, work.mixture)
         for head in range(n + 1):

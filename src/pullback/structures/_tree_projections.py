@@ -87,7 +87,7 @@ def _most_trees(size: int) -> int:
 
 
 def _by_trees(
-    scores: Tensor, lengths: Tensor, projective: bool, single_root: bool, tolerance: float
+    scores: Tensor, lengths: Tensor, start: Tensor, projective: bool, single_root: bool, tolerance: float
 ) -> tuple[Tensor, ...]:
     size = scores.shape[-1]
     most = _most_trees(size)
@@ -98,7 +98,7 @@ def _by_trees(
     gap = scores.new_empty(lengths.shape, dtype=torch.float64)
     outputs = (instances(point, 2), instances(heads, 2), instances(probabilities, 1))
     report = (instances(count, 0), instances(gap, 0), instances(iterations, 0))
-    rest = (projective, single_root, tolerance, _ROUNDS, *outputs, *report)
+    rest = (projective, single_root, instances(start, 2), tolerance, _ROUNDS, *outputs, *report)
     run(kernels.tree_mixture.sparsemap, scores, lengths, *rest, work=20 * size**3)
     if (iterations >= _ROUNDS).any() and (gap > 1e-6 * scores.abs().nan_to_num(posinf=0).amax().clamp_min(1)).any():
         warnings.warn(f"SparseMAP over trees stopped at a gap of {gap.max():.1e}.", ConvergenceWarning, stacklevel=2)
@@ -118,24 +118,32 @@ def _fake_by_trees(scores: Tensor, lengths: Tensor, *_: Any) -> tuple[Tensor, ..
 
 
 def _save_trees(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    scores, lengths, *ctx.kind, _ = inputs
+    scores, lengths, _, *ctx.kind, _ = inputs
     ctx.save_for_backward(scores, lengths, output[1], output[3])
 
 
 def _differentiate_by_trees(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Any, ...]:
     scores, lengths, heads, count = ctx.saved_tensors
-    return by_trees_backward(scores, lengths, heads, count, gradient, *ctx.kind), None, None, None, None
+    return by_trees_backward(scores, lengths, heads, count, gradient, *ctx.kind), None, None, None, None, None
 
 
 by_trees = operator(
-    f"tree_mixture(Tensor scores, Tensor lengths, {KIND}, float tolerance) "
+    f"tree_mixture(Tensor scores, Tensor lengths, Tensor start, {KIND}, float tolerance) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _by_trees,
     _fake_by_trees,
     save=_save_trees,
     backward=_differentiate_by_trees,
 )
-"""The nearest mixture of trees; heads, probabilities and number of the trees it mixes; gap, iterations."""
+"""The nearest mixture of trees; heads, probabilities and number of the trees it mixes; gap, iterations.
+
+`start` (*batch, k, n + 1) holds the heads of trees to begin with, −1 where there is none.
+"""
+
+
+def no_trees(lengths: Tensor, size: int) -> Tensor:
+    """The start of a search that begins with nothing."""
+    return lengths.new_empty((*lengths.shape, 0, size), dtype=torch.int16)
 
 
 def _by_trees_backward(
