@@ -148,9 +148,13 @@ def test_data_loader_workers_may_use_kernels(two_threads):
     assert_close(found, expected)
 
 
-def test_inference_allocates_nothing_that_grows_with_calls():
-    scores = torch.randn(2, 6)
-    structures = (pb.Categorical(), pb.Subset(2), pb.Binary())
+FLAT = (pb.Categorical(), pb.Subset(2), pb.Binary())
+TREES = tuple(pb.DependencyTree(projective=projective) for projective in (False, True))
+
+
+@pytest.mark.parametrize(("structures", "event"), [(FLAT, (6,)), (TREES, (5, 5))], ids=["flat", "trees"])
+def test_inference_allocates_nothing_that_grows_with_calls(structures, event):
+    scores = torch.randn(2, *event)
 
     def once():
         for structure in structures:
