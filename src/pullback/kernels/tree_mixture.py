@@ -12,7 +12,8 @@ for the best tree under s − μ + δ r, with δ so small that only ties are bro
 not yet spanned has trees on either side of r = const, so the answer is a new one; when none comes, it is spanned.
 
 A derivative asks more of the forward pass than a point does: at a relative gap of 1e-6 the trees may still be those of
-a neighboring face, and the Jacobian wrong by O(1).  The last digits are cheap, 3 % more iterations for a gap of 1e-12.
+a neighboring face, and the Jacobian wrong by O(1).  The last digits are cheap for projective trees, 3 % more iterations
+for a gap of 1e-12.  Others mix by the hundreds where scores are flat, and there the rounding is not much below 1e-12.
 """
 
 from collections import namedtuple

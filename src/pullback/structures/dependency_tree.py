@@ -14,8 +14,8 @@ from pullback.structures._projection import Projection, check_start
 from pullback.structures._structure import LogLinear, check_lengths, check_mask
 
 _MOST = 2**22
-# A derivative needs the trees that the last rounds bring, a point does not: where many trees mix, rounding lets a gap
-# of 1e-12 take ten times the rounds of one of 1e-10, which leaves the point wrong by about 1e-11.
+# A derivative needs the trees that the last rounds bring, a point does not: 1e-10 leaves it right to about 1e-11, and
+# where hundreds of non-projective trees mix, rounding may make ten times as many rounds of 1e-12.
 _GAP, _GAP_OF_DERIVATIVE = 1e-10, 1e-12
 
 
