@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import pkgutil
 import sys
 import warnings
@@ -18,8 +19,13 @@ from ._harness import CASES, run
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help="cases, or the beginnings of their names; default: all")
+    parser.add_argument(
+        "--data", metavar="FOLDER", help="a treebank, *-ud-train.conllu and *-ud-dev.conllu, for trees.parser"
+    )
     parser.add_argument("--list", action="store_true", help="name the cases and leave")
     options = parser.parse_args()
+    if options.data:
+        os.environ["PULLBACK_BENCH_DATA"] = options.data
 
     _register_cases()
     console = Console(width=None if sys.stdout.isatty() else 180)

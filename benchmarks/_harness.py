@@ -31,10 +31,12 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import ModuleType
 
 import torch
@@ -63,6 +65,12 @@ def optional(module: str) -> ModuleType | None:
         return importlib.import_module(module)
     except ImportError:
         return None
+
+
+def data_folder() -> Path | None:
+    """The folder given as --data or in PULLBACK_BENCH_DATA, for cases that need data; None if there is none."""
+    folder = os.environ.get("PULLBACK_BENCH_DATA")
+    return Path(folder) if folder else None
 
 
 class Disagreement(AssertionError):

@@ -11,7 +11,20 @@ from torch import Tensor
 
 import pullback as pb
 
-from ._harness import OURS, Disagreement, Figure, Times, agree, case, faster_than, take_turns, with_threads
+from ._harness import (
+    OURS,
+    Disagreement,
+    Figure,
+    Times,
+    absolute,
+    agree,
+    case,
+    data_folder,
+    faster_than,
+    take_turns,
+    with_threads,
+)
+from ._parser import attachment, read_treebank, trained_parser
 from ._report import RESULTS
 from ._tree_peers import LpSparseMAP, Peers, Supar, TorchStruct, Ufal, tree_score, with_gradient
 
@@ -255,6 +268,41 @@ def _milliseconds(trees: pb.Structure, words: int, scale: float, at_most: float)
     times = take_turns({OURS: lambda: trees.sparsemap(scores)})
     size = f"4 × {words} words, scale {scale:g}"
     return Figure(size, times.median(OURS) / 4, "s/sentence", at_most=at_most, times={OURS: times.median(OURS)})
+
+
+@case("trees.parser")
+def parser() -> Iterator[Figure]:
+    """SparseMAP of a trained parser's scores, by length: by cuts against the vertex active set, and projective."""
+    folder = data_folder()
+    if folder is None:
+        yield Figure("", None, "", note="needs a treebank: --data FOLDER")
+        return
+    model, sentences = trained_parser(folder), read_treebank(folder, "dev")
+    yield Figure("the parser, on sentences it has not seen", attachment(model, sentences), "of heads right")
+    for shortest, longest in ((5, 9), (10, 19), (20, 29), (30, 49), (50, 99)):
+        batch = model.batch([s for s in sentences if shortest <= len(s.heads) <= longest][:32])
+        with torch.no_grad():
+            scores = model(batch)
+        for projective in (False, True):
+            trees = pb.DependencyTree(batch.lengths, projective=projective, single_root=True)
+            kind = "projective" if projective else "non-projective"
+            yield _learned(trees, scores, f"{kind}, {len(scores)} × {shortest}–{longest} words")
+
+
+def _learned(trees: pb.DependencyTree, scores: Tensor, size: str) -> Figure:
+    """Time per sentence, with how many trees mix; non-projective ones also against the active set."""
+    note = f"gap {_gap(trees, scores):.0e}; {trees.project(scores).count.double().mean():.1f} trees mix"
+    if trees.projective:
+        times = take_turns({OURS: lambda: trees.sparsemap(scores)})
+        return absolute(times, size=size, per=len(scores), unit="s/sentence", note=note)
+    agree(trees.sparsemap(scores), pb.Structure.sparsemap(trees, scores), "sparsemap", 1e-3)
+    times = take_turns(
+        {OURS: lambda: trees.sparsemap(scores), "active set": lambda: pb.Structure.sparsemap(trees, scores)}
+    )
+    _, sets = torch.ops.pullback.tree_project(scores, trees.lengths, trees.single_root)
+    cuts = (sets != 0).any(-1).sum(-1).double().mean()
+    each = 1e6 * times.median(OURS) / len(scores)
+    return faster_than(times, "active set", size=size, note=f"{each:.0f} µs/sentence; {note}; {cuts:.1f} cuts active")
 
 
 @case("trees.threads")

@@ -16,7 +16,7 @@ NEVER_IN_KERNELS = {"torch"}
 WORK_TOGETHER = (
     {"estimators.surrogate", "estimators.spigot"},
     {"kernels.semirings", "kernels.eisner", "kernels.eisner_topk", "kernels.inside_outside"},
-    {"kernels.eisner", "kernels.active_set", "kernels.projective_projection"},
+    {"kernels.eisner", "kernels.arborescence", "kernels.active_set", "kernels.tree_mixture"},
     {"kernels.elimination", "kernels.matrix_tree", "kernels.matrix_tree_hessian", "kernels.matrix_tree_log"},
     {"kernels.elimination", "kernels.matrix_tree_log", "kernels.tree_sampling"},
     {"kernels.laminar", "kernels.subtour_dual", "kernels.subtours", "kernels.tree_columns", "kernels.tree_projection"},

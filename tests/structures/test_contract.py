@@ -65,6 +65,20 @@ def test_the_support_mixes_to_sparsemap(case):
     assert (vertices[probabilities == 0] == 0).all()
 
 
+@every_structure
+def test_a_projection_that_starts_from_its_own_solution_ends_at_once(case):
+    scores = case.scores(scale=0.7)
+    found = case.structure.project(scores)
+    again = case.structure.project(scores, start=found.vertices)
+    assert found.converged.all() and again.converged.all()
+    unseen = ((found.vertices == 0).flatten(-len(case.event)).all(-1) & (found.probabilities > 0)).any(-1)
+    assert (again.iterations <= 1 + unseen.int()).all()  # a vertex of zeros looks like padding
+    for solution in (found, again):
+        wide = solution.probabilities.reshape(*solution.probabilities.shape, *(1,) * len(case.event))
+        mixed = (wide * solution.vertices).sum(len(case.batch))
+        assert_close(mixed, case.structure.sparsemap(scores), atol=1e-7, rtol=0)
+
+
 @every_log_linear
 @scales
 def test_log_partition_is_the_log_sum_over_vertices(case, scale):

@@ -148,9 +148,13 @@ def test_data_loader_workers_may_use_kernels(two_threads):
     assert_close(found, expected)
 
 
-def test_inference_allocates_nothing_that_grows_with_calls():
-    scores = torch.randn(2, 6)
-    structures = (pb.Categorical(), pb.Subset(2), pb.Binary())
+FLAT = (pb.Categorical(), pb.Subset(2), pb.Binary())
+TREES = tuple(pb.DependencyTree(projective=projective) for projective in (False, True))
+
+
+@pytest.mark.parametrize(("structures", "event"), [(FLAT, (6,)), (TREES, (5, 5))], ids=["flat", "trees"])
+def test_inference_allocates_nothing_that_grows_with_calls(structures, event):
+    scores = torch.randn(2, *event)
 
     def once():
         for structure in structures:
@@ -186,9 +190,10 @@ def rows(*shape, grad=True):
 ONE, TWO = torch.tensor([1, 1]), torch.tensor([2, 2])
 WORDS = torch.tensor([3, 2])
 POINT = rows(2, 4, grad=False).softmax(-1)
-NONPROJECTIVE, PROJECTIVE = (
+NO_TREES = torch.empty(2, 0, 4, dtype=torch.int16)
+BY_CUTS, BY_TREES = (
     torch.ops.pullback.tree_project(rows(2, 4, 4, grad=False), WORDS, False),
-    torch.ops.pullback.projective_tree_project(rows(2, 4, 4, grad=False), WORDS, False),
+    torch.ops.pullback.tree_mixture(rows(2, 4, 4, grad=False), WORDS, NO_TREES, True, False, 1e-12),
 )
 OPERATORS = {
     "check": (torch.ones(3, dtype=torch.bool), "message"),
@@ -205,9 +210,10 @@ OPERATORS = {
     "subset_hessian_product": (rows(2, 4, grad=False), ONE, TWO, rows(2, 4, grad=False)),
     "subset_sample": (rows(2, 4, grad=False), ONE, TWO, torch.rand(2, 3, 4, dtype=torch.float64)),
     "tree_argmax": (rows(2, 4, 4, grad=False), WORDS, False, True),
+    "tree_arcs": (rows(2, grad=False), torch.tensor([[0, 2, 0, 2], [0, 0, 1, 0]], dtype=torch.int16), WORDS),
     "tree_sample": (rows(2, 4, 4, grad=False), WORDS, torch.tensor([5, 6]), 3, True, False),
     "tree_topk": (rows(2, 4, 4, grad=False), WORDS, 3, False, False),
-    "tree_contains": (pb.DependencyTree(WORDS).argmax(rows(2, 4, 4)), WORDS, False, False),
+    "tree_heads": (pb.DependencyTree(WORDS).argmax(rows(2, 4, 4)), WORDS, False, False),
     "tree_log_partition": (rows(2, 4, 4, grad=False), WORDS, False, False),
     "tree_partition_and_marginals": (rows(2, 4, 4), WORDS, True, False, False),
     "tree_hessian_product": (
@@ -220,14 +226,15 @@ OPERATORS = {
         True,
     ),
     "tree_project": (rows(2, 4, 4), WORDS, True),
-    "tree_project_backward": (rows(2, 4, 4), WORDS, *NONPROJECTIVE),
-    "projective_tree_project": (rows(2, 4, 4), WORDS, True),
-    "projective_tree_project_backward": (
+    "tree_project_backward": (rows(2, 4, 4), WORDS, *BY_CUTS),
+    "tree_mixture": (rows(2, 4, 4), WORDS, NO_TREES, False, True, 1e-12),
+    "tree_mixture_backward": (
         rows(2, 4, 4, grad=False),
         WORDS,
-        PROJECTIVE[1],
-        PROJECTIVE[3],
+        BY_TREES[1],
+        BY_TREES[3],
         rows(2, 4, 4),
+        True,
         False,
     ),
 }

@@ -41,7 +41,7 @@ _NEW, _ON_PATH, _FINISHED = 0, 1, 2
 
 
 @kernel
-def _workspace(size):
+def workspace(size):
     return _Workspace(
         np.empty((size, size)),
         np.empty((size, size), np.int64),
@@ -57,7 +57,7 @@ def _workspace(size):
 
 
 @kernel
-def _transpose(scores, n, enter):
+def transpose(scores, n, enter):
     """Writes enter[modifier, head] for the arcs among n words and the root; False if a score is NaN or +∞."""
     valid = True
     for head in range(n + 1):
@@ -141,7 +141,7 @@ def _open(work, count, heads):
 
 
 @kernel
-def _arborescence(work, n, single_root, heads):
+def arborescence(work, n, single_root, heads):
     """Writes the best tree for the arcs in `work.enter`, which it uses up; False if there is none."""
     enter, slot, node, state, path = work.enter, work.slot, work.node, work.state, work.path
     for word in range(n + 1):
@@ -186,13 +186,13 @@ def argmax(scores, lengths, single_root, heads, lo, hi):
     lengths (batch,): the number of words, at most N − 1.  heads (batch, N), int64: heads[m] for m = 1…n, else 0.
     Returns the first instance without a tree or with a score of NaN or +∞, or -1.
     """
-    work = _workspace(scores.shape[1])
+    work = workspace(scores.shape[1])
     for b in range(lo, hi):
         n = lengths[b]
         heads[b] = 0
-        if not _transpose(scores[b], n, work.enter):
+        if not transpose(scores[b], n, work.enter):
             return b
-        if n > 0 and not _arborescence(work, n, single_root, heads[b]):
+        if n > 0 and not arborescence(work, n, single_root, heads[b]):
             return b
     return -1
 
@@ -221,7 +221,7 @@ def _branch(work, columns, n, single_root, heads, first, banned, tree):
     for head in range(n + 1):
         if banned[head]:
             work.enter[first, head] = -np.inf
-    if not _arborescence(work, n, single_root, tree):
+    if not arborescence(work, n, single_root, tree):
         return -np.inf
     return _score(columns, n, tree)
 
@@ -282,7 +282,7 @@ def topk(scores, lengths, single_root, k, heads, values, counts, lo, hi):
     there are no more.  Beyond them heads are 0 and values −∞.  Otherwise as `argmax`.
     """
     size = scores.shape[1]
-    work = _workspace(size)
+    work = workspace(size)
     columns = np.empty((size, size))
     best_values = np.empty(k)
     pool = (
@@ -295,7 +295,7 @@ def topk(scores, lengths, single_root, k, heads, values, counts, lo, hi):
         n = lengths[b]
         heads[b] = 0
         best_values[:] = -np.inf
-        if not _transpose(scores[b], n, columns):
+        if not transpose(scores[b], n, columns):
             return b
         if n == 0:
             counts[b], best_values[0] = 1, 0.0

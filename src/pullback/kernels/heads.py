@@ -1,7 +1,5 @@
 """Dependency trees as lists of heads: to and from arc matrices, and the test of what a tree is."""
 
-import numpy as np
-
 from pullback.kernels._vector import kernel
 
 
@@ -54,10 +52,15 @@ def is_tree(heads, n, single_root, projective):
 
 
 @kernel
-def are_trees(arcs, lengths, single_root, projective, answer, lo, hi):
-    """answer[b]: whether arcs[b] is the matrix of a dependency tree over lengths[b] words."""
-    heads = np.empty(arcs.shape[1], np.int64)
+def read_trees(arcs, lengths, single_root, projective, heads, lo, hi):
+    """The heads of every arc matrix that is a dependency tree over lengths[b] words; −1 throughout for the others.
+
+    heads[b, m] for m = 1 … lengths[b], 0 at m = 0, −1 beyond.
+    """
     for b in range(lo, hi):
         n = lengths[b]
-        answer[b] = read_heads(arcs[b], n, heads) and is_tree(heads, n, single_root, projective)
+        if read_heads(arcs[b], n, heads[b]) and is_tree(heads[b], n, single_root, projective):
+            heads[b, 0] = 0
+        else:
+            heads[b] = -1
     return -1

@@ -112,6 +112,13 @@ def moving_point(scores: Tensor, found: Projection, event_dims: int) -> Tensor:
     return point + step.squeeze(-1).reshape(scores.shape).to(scores.dtype)
 
 
+def check_start(start: Tensor, batch_shape: torch.Size, event: torch.Size) -> None:
+    """Vertices to begin with: some number of them for every example."""
+    shape = (*batch_shape, *start.shape[len(batch_shape) : len(batch_shape) + 1], *event)
+    if tuple(start.shape) != shape:
+        raise ValueError(f"start has shape {tuple(start.shape)}; expected (*batch, k, *event) = {shape}.")
+
+
 def _complain(found: Projection, tolerance: float, strict: bool) -> None:
     late = ~found.converged.flatten()
     rounds = int(found.iterations.flatten()[late].max())
@@ -173,9 +180,7 @@ class _Search:
 
     def begin(self, start: Tensor) -> None:
         """The projection onto the hull of the given vertices."""
-        shape = (*self.batch_shape, start.shape[len(self.batch_shape)], *self.event)
-        if tuple(start.shape) != shape:
-            raise ValueError(f"start has shape {tuple(start.shape)}; expected (*batch, k, *event) = {shape}.")
+        check_start(start, self.batch_shape, self.event)
         pool = start.detach().to("cpu", torch.float64).reshape(self.batch, -1, self.parts).numpy().astype(self.dtype)
         pool[~pool.any(-1)] = np.nan  # padding
         self.resize(max(self.weights.shape[1], min(pool.shape[1], self.parts + 1) + 1))

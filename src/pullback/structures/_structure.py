@@ -58,6 +58,14 @@ class Structure(ABC):
         found = self._project(scores.detach())
         return Support(found.vertices, affine_probabilities(scores, found, self.event_dims), found.count)
 
+    def project(self, scores: Tensor, start: Tensor | None = None) -> Projection:
+        """The SparseMAP solution with the vertices it mixes, its gap, and how many rounds the active-set method took.
+
+        `start` (*batch, k, *event) holds vertices to begin with, padded with zeros: those of the solution for scores
+        nearby save most rounds.
+        """
+        return self._project(self.restrict(scores).detach(), start=start)
+
     def enumerate(self, event_shape: Sequence[int]) -> Tensor:
         """Every vertex that some example of the batch may take: (vertices, *event_shape); `contains` tells whose."""
         raise MissingCapability(f"{type(self).__name__} cannot list its vertices: it has no `enumerate`.")
@@ -104,8 +112,8 @@ class Structure(ABC):
         """One number per example, shaped to multiply points."""
         return per_example.reshape(per_example.shape + (1,) * self.event_dims)
 
-    def _project(self, scores: Tensor, *, spanning: bool = False) -> Projection:
-        return project(self.argmax, scores, self.event_dims, spanning=spanning)
+    def _project(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Projection:
+        return project(self.argmax, scores, self.event_dims, spanning=spanning, start=start)
 
 
 class LogLinear(Structure):

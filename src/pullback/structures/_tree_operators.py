@@ -51,12 +51,24 @@ def _argmax(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool
     return _arcs(heads, lengths, scores)
 
 
-def _arcs(heads: NDArray[np.int64], lengths: Tensor, like: Tensor) -> Tensor:
+def _arcs(heads: NDArray[Any], lengths: Tensor, like: Tensor) -> Tensor:
     """Heads (instances, n + 1) as arc matrices (*lengths.shape, n + 1, n + 1), in the dtype of `like`."""
     size = heads.shape[-1]
     matrix = like.new_empty(*lengths.shape, size, size)
     kernels.heads.write_arcs(heads, instances(lengths, 0), instances(matrix, 2), 0, len(heads))
     return matrix
+
+
+def _fake_arcs(like: Tensor, heads: Tensor, lengths: Tensor) -> Tensor:
+    return like.new_empty(*heads.shape, heads.shape[-1])
+
+
+arcs = operator(
+    "tree_arcs(Tensor like, Tensor heads, Tensor lengths) -> Tensor",
+    lambda like, heads, lengths: _arcs(instances(heads, 1), lengths, like),
+    _fake_arcs,
+)
+"""Trees given by their heads (*batch, n + 1) as arc matrices."""
 
 
 def _like_scores(scores: Tensor, *_: Any) -> Tensor:
@@ -102,18 +114,25 @@ def _fake_topk(scores: Tensor, lengths: Tensor, k: int, *_: Any) -> tuple[Tensor
 topk = operator(f"tree_topk(Tensor scores, Tensor lengths, int k, {KIND}) -> (Tensor, Tensor)", _topk, _fake_topk)
 
 
-def _contains(arcs: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
-    answer = torch.empty(lengths.shape, dtype=torch.bool)
-    rest = (single_root, projective, instances(answer, 0))
-    over_batch(kernels.heads.are_trees, instances(arcs, 2), instances(lengths, 0), *rest, batch=lengths.numel(), work=0)
-    return answer
+def _heads(arcs: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
+    heads = lengths.new_empty(arcs.shape[:-1], dtype=torch.int16)
+    rest = (single_root, projective, instances(heads, 1))
+    kernel, batch = kernels.heads.read_trees, lengths.numel()
+    over_batch(kernel, instances(arcs, 2), instances(lengths, 0), *rest, batch=batch, work=0)
+    return heads
 
 
-contains = operator(
-    f"tree_contains(Tensor arcs, Tensor lengths, {KIND}) -> Tensor",
-    _contains,
-    lambda arcs, lengths, *_: torch.empty_like(lengths, dtype=torch.bool),
+heads = operator(
+    f"tree_heads(Tensor arcs, Tensor lengths, {KIND}) -> Tensor",
+    _heads,
+    lambda arcs, lengths, *_: lengths.new_empty(arcs.shape[:-1], dtype=torch.int16),
 )
+"""Arc matrices as heads (*batch, n + 1), the root's being 0; −1 throughout where the matrix is not a tree."""
+
+
+def contains(arcs: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
+    """Whether each arc matrix is a tree."""
+    return heads(arcs, lengths, projective, single_root)[..., 0] == 0
 
 
 # ---- sums over all trees

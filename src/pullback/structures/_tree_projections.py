@@ -1,7 +1,7 @@
 """The operators of SparseMAP over dependency trees, with the face of each solution kept for its derivative.
 
-Non-projective trees are projected by cuts: the face is the support of the point and the sets of words that are tight.
-Projective trees are projected by the active-set method: the face is spanned by trees, kept as heads.
+By cuts, for non-projective trees: the face is the support of the point and the sets of words that are tight.  By trees,
+with the active-set method, for either kind: the face is spanned by trees, kept as heads.
 """
 
 import warnings
@@ -13,13 +13,12 @@ from torch import Tensor
 from pullback import kernels
 from pullback.structures._bridge import instances, operator
 from pullback.structures._projection import ConvergenceWarning
-from pullback.structures._tree_operators import run
+from pullback.structures._tree_operators import KIND, run
 
-# The gap goes far below what the point needs: a derivative also needs the trees that the last rounds bring.
-_TOLERANCE, _ROUNDS = 1e-12, 10_000
+_ROUNDS = 10_000
 
 
-# ---- non-projective
+# ---- by cuts
 
 
 def _by_cuts(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, Tensor]:
@@ -78,7 +77,7 @@ by_cuts_backward = operator(
 )
 
 
-# ---- projective
+# ---- by trees
 
 
 def _most_trees(size: int) -> int:
@@ -87,7 +86,9 @@ def _most_trees(size: int) -> int:
     return words * words - words + 1
 
 
-def _by_trees(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, ...]:
+def _by_trees(
+    scores: Tensor, lengths: Tensor, start: Tensor, projective: bool, single_root: bool, tolerance: float
+) -> tuple[Tensor, ...]:
     size = scores.shape[-1]
     most = _most_trees(size)
     point = torch.empty_like(scores)
@@ -97,16 +98,14 @@ def _by_trees(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tenso
     gap = scores.new_empty(lengths.shape, dtype=torch.float64)
     outputs = (instances(point, 2), instances(heads, 2), instances(probabilities, 1))
     report = (instances(count, 0), instances(gap, 0), instances(iterations, 0))
-    rest = (single_root, _TOLERANCE, _ROUNDS, *outputs, *report)
-    run(kernels.projective_projection.sparsemap, scores, lengths, *rest, work=20 * size**3)
+    rest = (projective, single_root, instances(start, 2), tolerance, _ROUNDS, *outputs, *report)
+    run(kernels.tree_mixture.sparsemap, scores, lengths, *rest, work=20 * size**3)
     if (iterations >= _ROUNDS).any() and (gap > 1e-6 * scores.abs().nan_to_num(posinf=0).amax().clamp_min(1)).any():
-        warnings.warn(
-            f"SparseMAP over projective trees stopped at a gap of {gap.max():.1e}.", ConvergenceWarning, stacklevel=2
-        )
+        warnings.warn(f"SparseMAP over trees stopped at a gap of {gap.max():.1e}.", ConvergenceWarning, stacklevel=2)
     return point, heads, probabilities, count, gap, iterations
 
 
-def _fake_by_trees(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, ...]:
+def _fake_by_trees(scores: Tensor, lengths: Tensor, *_: Any) -> tuple[Tensor, ...]:
     most = _most_trees(scores.shape[-1])
     return (
         scores.new_empty(scores.shape),
@@ -119,52 +118,67 @@ def _fake_by_trees(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[
 
 
 def _save_trees(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    scores, lengths, ctx.single_root = inputs
+    scores, lengths, _, *ctx.kind, _ = inputs
     ctx.save_for_backward(scores, lengths, output[1], output[3])
 
 
 def _differentiate_by_trees(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Any, ...]:
     scores, lengths, heads, count = ctx.saved_tensors
-    return by_trees_backward(scores, lengths, heads, count, gradient, ctx.single_root), None, None
+    return by_trees_backward(scores, lengths, heads, count, gradient, *ctx.kind), None, None, None, None, None
 
 
 by_trees = operator(
-    "projective_tree_project(Tensor scores, Tensor lengths, bool single_root) "
+    f"tree_mixture(Tensor scores, Tensor lengths, Tensor start, {KIND}, float tolerance) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _by_trees,
     _fake_by_trees,
     save=_save_trees,
     backward=_differentiate_by_trees,
 )
-"""The nearest mixture of projective trees; heads, probabilities and number of the trees it mixes; gap, iterations."""
+"""The nearest mixture of trees; heads, probabilities and number of the trees it mixes; gap, iterations.
+
+`start` (*batch, k, n + 1) holds the heads of trees to begin with, −1 where there is none.
+"""
+
+
+def no_trees(lengths: Tensor, size: int) -> Tensor:
+    """The start of a search that begins with nothing."""
+    return lengths.new_empty((*lengths.shape, 0, size), dtype=torch.int16)
 
 
 def _by_trees_backward(
-    scores: Tensor, lengths: Tensor, heads: Tensor, count: Tensor, gradient: Tensor, single_root: bool
+    scores: Tensor,
+    lengths: Tensor,
+    heads: Tensor,
+    count: Tensor,
+    gradient: Tensor,
+    projective: bool,
+    single_root: bool,
 ) -> Tensor:
     product = torch.empty_like(gradient)
-    rest = (single_root, instances(heads, 2), instances(count, 0), instances(gradient, 2), instances(product, 2))
-    work = 5 * scores.shape[-1] ** 3
-    run(kernels.projective_projection.sparsemap_backward, scores, lengths, *rest, work=work)
+    trees = (instances(heads, 2), instances(count, 0))
+    rest = (projective, single_root, *trees, instances(gradient, 2), instances(product, 2))
+    run(kernels.tree_mixture.sparsemap_backward, scores, lengths, *rest, work=5 * scores.shape[-1] ** 3)
     return product
 
 
 def _save_trees_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, _, ctx.single_root = inputs
+    *tensors, _, projective, single_root = inputs
+    ctx.kind = projective, single_root
     ctx.save_for_backward(*tensors)
 
 
 def _differentiate_by_trees_backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
     """The Jacobian is symmetric, and constant wherever it exists."""
-    product = by_trees_backward(*ctx.saved_tensors, gradient, ctx.single_root)
-    return None, None, None, None, product, None
+    product = by_trees_backward(*ctx.saved_tensors, gradient, *ctx.kind)
+    return None, None, None, None, product, None, None
 
 
 by_trees_backward = operator(
-    "projective_tree_project_backward(Tensor scores, Tensor lengths, Tensor heads, Tensor count, Tensor gradient, "
-    "bool single_root) -> Tensor",
+    "tree_mixture_backward(Tensor scores, Tensor lengths, Tensor heads, Tensor count, Tensor gradient, "
+    f"{KIND}) -> Tensor",
     _by_trees_backward,
-    lambda scores, lengths, heads, count, gradient, single_root: gradient.new_empty(gradient.shape),
+    lambda scores, lengths, heads, count, gradient, *_: gradient.new_empty(gradient.shape),
     save=_save_trees_backward,
     backward=_differentiate_by_trees_backward,
 )

@@ -10,10 +10,13 @@ from torch import Tensor
 
 from pullback.structures import _tree_operators as trees
 from pullback.structures import _tree_projections as projections
-from pullback.structures._projection import Projection
+from pullback.structures._projection import Projection, check_start
 from pullback.structures._structure import LogLinear, check_lengths, check_mask
 
 _MOST = 2**22
+# A derivative needs the trees that the last rounds bring, a point does not: 1e-10 leaves it right to about 1e-11, and
+# where hundreds of non-projective trees mix, rounding may make ten times as many rounds of 1e-12.
+_GAP, _GAP_OF_DERIVATIVE = 1e-10, 1e-12
 
 
 class TopK(NamedTuple):
@@ -59,20 +62,31 @@ class DependencyTree(LogLinear):
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective."""
         scores, lengths = self._prepare(scores)
-        by = projections.by_trees if self.projective else projections.by_cuts
-        return by(scores, lengths, self.single_root)[0]
+        if self.projective:
+            start = projections.no_trees(lengths, scores.shape[-1])
+            return projections.by_trees(scores, lengths, start, True, self.single_root, _GAP_OF_DERIVATIVE)[0]
+        return projections.by_cuts(scores, lengths, self.single_root)[0]
 
-    def _project(self, scores: Tensor, *, spanning: bool = False) -> Projection:
-        if not self.projective:
-            return super()._project(scores, spanning=spanning)
-        prepared, lengths = self._prepare(scores)
-        found = projections.by_trees(prepared, lengths, self.single_root)
+    def _project(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Projection:
+        if spanning:
+            return super()._project(scores, spanning=spanning, start=start)
+        scores, lengths = self._prepare(scores)
+        given = projections.no_trees(lengths, scores.shape[-1]) if start is None else self._given(start, scores)
+        found = projections.by_trees(scores, lengths, given, self.projective, self.single_root, _GAP)
         _, heads, probabilities, count, gap, iterations = found
-        most = int(count.max()) if count.numel() else 0
-        heads, probabilities = heads[..., :most, 1:].long(), probabilities[..., :most]
-        inside = torch.arange(heads.shape[-1], device=heads.device) < lengths[..., None, None]
-        vertices = self.arcs(torch.where(inside & (probabilities > 0).unsqueeze(-1), heads, -1)).to(scores)
-        return Projection(vertices, probabilities, count, iterations, gap, torch.ones_like(count, dtype=torch.bool))
+        most = int(count.max()) if count.numel() else 1
+        inside = torch.arange(most, device=count.device) < count.unsqueeze(-1)
+        words = torch.where(inside, lengths.unsqueeze(-1), 0)
+        vertices = trees.arcs(probabilities, heads[..., :most, :], words)
+        size = scores.masked_fill(scores.isinf() | ~trees.arcs_in_use(lengths, scores.shape[-1]), 0).abs()
+        converged = gap <= 1e-6 * size.amax((-2, -1)).clamp_min(1)
+        return Projection(vertices, probabilities[..., :most], count, iterations + 1, gap, converged)
+
+    def _given(self, start: Tensor, scores: Tensor) -> Tensor:
+        """The heads of the trees in `start`, −1 for whatever else is there."""
+        check_start(start, scores.shape[:-2], scores.shape[-2:])
+        lengths = self._lengths(scores).unsqueeze(-1).expand(start.shape[:-2])
+        return trees.heads(start.detach().to(scores.device), lengths, self.projective, self.single_root)
 
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)

@@ -60,14 +60,6 @@ class Oracle(Structure):
         rows = scores.reshape(-1, *scores.shape[scores.dim() - self.event_dims :])
         return torch.stack([self._ask(row) for row in rows]).reshape(scores.shape)
 
-    def project(self, scores: Tensor, start: Tensor | None = None) -> Projection:
-        """The SparseMAP solution with the vertices it mixes, its gap, and how many rounds it took.
-
-        `start` (*batch, k, *event) holds vertices to begin with, padded with zeros: those of the solution for scores
-        nearby save most rounds.
-        """
-        return self._project(self.restrict(scores).detach(), start=start)
-
     def restrict(self, scores: Tensor) -> Tensor:
         scores = super().restrict(scores)
         check(~scores.isnan().flatten(-self.event_dims).any(-1), "Oracle: scores{example} hold NaN.")

@@ -1,9 +1,9 @@
-"""SparseMAP over projective trees: the point of their hull nearest to the scores, as a mixture of few trees.
+"""SparseMAP over dependency trees, projective or not: the point of their hull nearest to the scores, and its trees.
 
     min ½‖μ − s‖²   over   μ = Σ p_t t,  p ≥ 0,  Σ p = 1
 
-by the active-set method, with Eisner's algorithm for the argmax of s − μ.  A tree is kept as its heads; the inner
-product of two trees is the number of words with the same head.
+by the active-set method, with Eisner's chart or contraction for the argmax of s − μ.  A tree is kept as its heads; the
+inner product of two trees is the number of words with the same head.
 
 Backward.  The Jacobian is the orthogonal projection onto the span of the face that s − μ exposes: the differences of
 all trees optimal for s − μ.  The active trees alone may fall short of it, because the gap vanishes as soon as μ is in
@@ -12,7 +12,8 @@ for the best tree under s − μ + δ r, with δ so small that only ties are bro
 not yet spanned has trees on either side of r = const, so the answer is a new one; when none comes, it is spanned.
 
 A derivative asks more of the forward pass than a point does: at a relative gap of 1e-6 the trees may still be those of
-a neighboring face, and the Jacobian wrong by O(1).  The last digits are cheap, 3 % more iterations for a gap of 1e-12.
+a neighboring face, and the Jacobian wrong by O(1).  The last digits are cheap for projective trees, 3 % more iterations
+for a gap of 1e-12.  Others mix by the hundreds where scores are flat, and there the rounding is not much below 1e-12.
 """
 
 from collections import namedtuple
@@ -22,13 +23,16 @@ import numpy as np
 from pullback.kernels import active_set
 from pullback.kernels._random import uniform
 from pullback.kernels._vector import kernel, summing
+from pullback.kernels.arborescence import arborescence, transpose
+from pullback.kernels.arborescence import workspace as contraction
 from pullback.kernels.eisner import inside_max, load, read_best
 
 # The active trees, trees[t, word], and the state of the active-set method.
 _Active = namedtuple("_Active", ["trees", "factor", "weights", "kept", "trial"])
 
-# What one instance needs besides: its scores, a mixture of trees, what is left of the scores, Eisner's chart and stack.
-_Workspace = namedtuple("_Workspace", ["scores", "mixture", "rest", "chart", "stack"])
+# What one instance needs besides: its scores, a mixture of trees, what is left of the scores; what the argmax needs,
+# Eisner's chart and stack or what is contracted.
+_Workspace = namedtuple("_Workspace", ["scores", "mixture", "rest", "chart", "stack", "contraction"])
 
 # Trees whose score under s − μ is this close to the best belong to the face, relative to the largest score.
 _TIE = 1e-8
@@ -67,6 +71,7 @@ def _workspace(size):
         np.empty((size, size)),
         np.empty((3, size, size)),
         np.empty((3 * size, 2), np.int64),
+        contraction(size),
     )
 
 
@@ -113,11 +118,14 @@ def _mix(trees, weights, count, n, mixture):
 
 
 @kernel
-def _best_of_the_rest(work, n, single_root, heads):
+def _best_of_the_rest(work, n, projective, single_root, heads):
     """The best tree for scores − mixture, and whether there is one."""
     for head in range(n + 1):
         for m in range(n + 1):
             work.rest[head, m] = work.scores[head, m] - work.mixture[head, m]
+    if not projective:
+        transpose(work.rest, n, work.contraction.enter)
+        return n == 0 or arborescence(work.contraction, n, single_root, heads)
     if inside_max(work.rest, n, single_root, work.chart) == -np.inf:
         return False
     read_best(n, work.chart, work.stack, work.stack, heads)
@@ -146,18 +154,46 @@ def _magnitude(scores, n):
 
 
 @kernel
-def _project(work, n, single_root, tolerance, max_iterations, active):
-    """(active trees, count, gap, iterations) of one instance; count 0 if it has no tree.
+def _allowed(scores, n, tree):
+    """Whether there is a tree, marked by heads of −1 if not, and all its arcs have scores."""
+    for m in range(n, -1, -1):
+        if tree[m] < 0 or (m > 0 and scores[tree[m], m] == -np.inf):
+            return False
+    return True
+
+
+@kernel
+def _begin(work, n, heads, active):
+    """Loads the given trees, except those forbidden or dependent, and mixes them: (active trees, count)."""
+    count = 0
+    for given in range(len(heads)):
+        if _allowed(work.scores, n, heads[given]):
+            if count == len(active.weights):
+                active = _enlarged(active)
+            for m in range(n + 1):
+                active.trees[count, m] = heads[given, m]
+            value = _introduce(work.scores, n, active.trees, active.factor, count)
+            count += active_set.append(active.factor, count, value)
+    for t in range(count):
+        active.weights[t], active.kept[t] = 1.0 / count, t
+    if count > 0:
+        count = _compacted(active, active_set.settle(active.factor, active.weights, active.kept, active.trial, count))
+    return active, count
+
+
+@kernel
+def _project(work, n, projective, single_root, tolerance, max_iterations, active, count):
+    """(active trees, count, gap, iterations) of one instance from its first active trees; count 0 if it has no tree.
 
     All active trees score the same under s − μ, hence the gap is what the best tree scores above any of them.
     """
-    count, gap = 0, np.inf
+    gap = np.inf
     for iteration in range(max_iterations + 1):
         if count == len(active.weights):
             active = _enlarged(active)
         trees = active.trees
         _mix(trees, active.weights, count, n, work.mixture)
-        if not _best_of_the_rest(work, n, single_root, trees[count]):
+        if not _best_of_the_rest(work, n, projective, single_root, trees[count]):
             return active, 0, gap, iteration
         if count > 0:
             gap = _advantage(work.rest, n, trees[count], trees[0])
@@ -175,13 +211,29 @@ def _project(work, n, single_root, tolerance, max_iterations, active):
 
 @kernel
 def sparsemap(
-    scores, lengths, single_root, tolerance, max_iterations, point, heads, probabilities, count, gap, iterations, lo, hi
+    scores,
+    lengths,
+    projective,
+    single_root,
+    start,
+    tolerance,
+    max_iterations,
+    point,
+    heads,
+    probabilities,
+    count,
+    gap,
+    iterations,
+    lo,
+    hi,
 ):
     """The nearest point of the hull, the trees it mixes, and how the search ended.
 
-    point (batch, N, N); heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on.  There
-    are never more than n² − n + 1 trees; those beyond the capacity are counted but not written.  Stops at gap ≤
-    tolerance · max(1, max |s|), the gap being ⟨s − μ, argmax(s − μ) − μ⟩.  O(n³ + count² + count · n) an iteration.
+    start (batch, k, N): heads of trees to begin with, passed over where they are −1; k may be 0.  point (batch, N, N);
+    heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on.  There are never more than
+    n² − n + 1 trees; those beyond the capacity are counted but not written.  Stops when the gap, which is
+    ⟨s − μ, argmax(s − μ) − μ⟩, is at most tolerance · max(1, max |s|).  An iteration costs O(count² + count · n) and
+    an argmax, O(n²) or projective O(n³).
     """
     size = scores.shape[1]
     work = _workspace(size)
@@ -191,8 +243,10 @@ def sparsemap(
         point[b], heads[b], probabilities[b] = 0.0, 0, 0.0
         if not load(scores[b], n, work.scores):
             return b
+        unit = _magnitude(work.scores, n)
+        active, number = _begin(work, n, start[b], active)
         active, count[b], gap[b], iterations[b] = _project(
-            work, n, single_root, tolerance * _magnitude(work.scores, n), max_iterations, active
+            work, n, projective, single_root, tolerance * unit, max_iterations, active, number
         )
         if count[b] == 0:
             return b
@@ -219,17 +273,9 @@ def _tangent(direction, active, count, n, mixture):
 
 
 @kernel
-def _expose(work, n, heads, active, count):
+def _expose(work, n, heads, active):
     """Loads the trees and takes the point they determine from the scores: (active trees, count)."""
-    while count >= len(active.weights):
-        active = _enlarged(active)
-    for t in range(count):
-        for m in range(n + 1):
-            active.trees[t, m] = heads[t, m]
-        value = _introduce(work.scores, n, active.trees, active.factor, t)
-        active_set.append(active.factor, t, value)
-        active.weights[t], active.kept[t] = 1.0 / count, t
-    count = _compacted(active, active_set.settle(active.factor, active.weights, active.kept, active.trial, count))
+    active, count = _begin(work, n, heads, active)
     _mix(active.trees, active.weights, count, n, work.mixture)
     for head in range(n + 1):
         for m in range(n + 1):
@@ -247,7 +293,7 @@ def _arcs(mixture, n):
 
 
 @kernel
-def _span(work, n, single_root, tie, active, count):
+def _span(work, n, projective, single_root, tie, active, count):
     """Adds trees until they span the face on which the scores, now s − μ, are largest: (active trees, count)."""
     if count - 1 == _arcs(work.mixture, n) - n:  # a face has no more dimensions than it has arcs to choose from
         return active, count
@@ -268,7 +314,7 @@ def _span(work, n, single_root, tie, active, count):
         for head in range(n + 1):
             for m in range(1, n + 1):
                 work.mixture[head, m] = -tie / (2 * n * largest) * direction[head, m]
-        _best_of_the_rest(work, n, single_root, active.trees[count])
+        _best_of_the_rest(work, n, projective, single_root, active.trees[count])
         if _advantage(direction, n, active.trees[count], active.trees[0]) < 1e-6 * largest:
             return active, count
         _introduce(work.scores, n, active.trees, active.factor, count)
@@ -278,7 +324,7 @@ def _span(work, n, single_root, tie, active, count):
 
 
 @kernel
-def sparsemap_backward(scores, lengths, single_root, heads, count, gradient, product, lo, hi):
+def sparsemap_backward(scores, lengths, projective, single_root, heads, count, gradient, product, lo, hi):
     """The Jacobian of `sparsemap`, which is symmetric, times `gradient`: its projection onto the span of the face.
 
     heads and count are those `sparsemap` wrote.  Costs O(count³), and an argmax for each tree that is missing plus one.
@@ -294,8 +340,8 @@ def sparsemap_backward(scores, lengths, single_root, heads, count, gradient, pro
             return b
         load(scores[b], n, work.scores)
         tie = _TIE * _magnitude(work.scores, n)
-        active, trees = _expose(work, n, heads[b], active, count[b])
-        active, trees = _span(work, n, single_root, tie, active, trees)
+        active, trees = _expose(work, n, heads[b, : count[b]], active)
+        active, trees = _span(work, n, projective, single_root, tie, active, trees)
         _tangent(gradient[b], active, trees, n, work.mixture)
         for head in range(n + 1):
             for m in range(1, n + 1):
