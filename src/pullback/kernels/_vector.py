@@ -73,17 +73,21 @@ def emit_exp(builder, x):
 
 
 @intrinsic
-def exp(typing, x):
-    """eˣ for a float64 x ≤ 709 with a relative error below 3e-16, four times faster than the C library's in a loop.
-
-    x = n ln 2 + r, a Taylor polynomial in |r| ≤ ½ ln 2, and 2ⁿ put together by its bits.  Below −708 the answer is
-    0: subnormal numbers never appear, and exp(−∞) = 0.  NaN stays NaN.
-    """
-
+def _exp(typing, x):
     def emit(context, builder, signature, args):
         return emit_exp(builder, args[0])
 
     return types.float64(types.float64), emit
+
+
+@kernel  # a function of its own: reordering its sums, as `summing` does, would be its ruin
+def exp(x):
+    """eˣ for x ≤ 709 with a relative error below 3e-16, four times faster than the C library's in a loop.
+
+    x = n ln 2 + r, a Taylor polynomial in |r| ≤ ½ ln 2, and 2ⁿ put together by its bits.  Below −708 the answer is
+    0: subnormal numbers never appear, and exp(−∞) = 0.  NaN stays NaN.
+    """
+    return _exp(np.float64(x))
 
 
 @kernel

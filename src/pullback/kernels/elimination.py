@@ -4,6 +4,8 @@ Matrices have the shape (N + ACROSS, N, LANES), a few rows more than they need s
 Shorter sentences of a group are filled up with words that hang from word 1 and change nothing.
 """
 
+from collections import namedtuple
+
 import numpy as np
 
 from pullback.kernels._lanes import (
@@ -130,12 +132,13 @@ def _divide(x, k, column, ones, single_root, z, stuck):
 
 
 @kernel
-def eliminate(x, size, single_root, z, stuck, columns, rows, others, ones):
+def eliminate(work, size, single_root):
     """Z, and the first word whose pivot was zero (0: none).
 
     x comes with the weights and leaves with p[h, k] above the diagonal, d_k on it and w[k, m] as eliminated below.
     The columns and rows of `WORDS` neighbors gather together what eliminating the words above adds to them.
     """
+    x, z, stuck, columns, rows, others = work.x, work.z, work.stuck, work.columns, work.rows, work.others
     n, width = x.shape[1], columns.shape[1]
     z[:] = 1.0
     stuck[:] = 0
@@ -158,7 +161,7 @@ def eliminate(x, size, single_root, z, stuck, columns, rows, others, ones):
             for j in range(top, k, -1):
                 add_scaled(column, 0, 1, x, j, n, x, j * n + k, k)
                 add_scaled(row, 0, 1, x, j * n, 1, x, k * n + j, k)
-            _divide(x, k, column, ones, single_root, z, stuck)
+            _divide(x, k, column, work.ones, single_root, z, stuck)
             move(x, k * n, 1, row, 0, 1, k)
         top = low - 1
 
@@ -180,8 +183,9 @@ def _slopes(x, k, column, row, ones, single_root, a):
 
 
 @kernel
-def adjoint(x, size, single_root, a, columns, rows, others, ones):
+def adjoint(work, size, single_root):
     """Writes a = ∂ log Z/∂w, from the elimination; `WORDS` words at a time again."""
+    x, a, columns, rows = work.x, work.a, work.columns, work.rows
     n, width = x.shape[1], columns.shape[1]
     zeros = a[0, 0]
     clear(zeros)
@@ -203,7 +207,7 @@ def adjoint(x, size, single_root, a, columns, rows, others, ones):
                 clear(row[j])
                 add_dot(column, j, a, j * n, 1, x, k * n, 1, k)
                 add_dot(row, j, a, j, n, x, k, n, k)
-            _slopes(x, k, column, row, ones, single_root, a)
+            _slopes(x, k, column, row, work.ones, single_root, a)
 
 
 @kernel
@@ -213,27 +217,45 @@ def copy(x, size, out):
     move(out, 0, 1, x, 0, 1, (size + 1) * n)
 
 
+# What the sweeps over a group need, beside its members.
+Workspace = namedtuple(
+    "Workspace",
+    [
+        "w",  # [head, modifier]: the weights
+        "x",  # [head, modifier]: the elimination
+        "a",  # [head, modifier]: the adjoint, ∂ log Z/∂w
+        "columns",  # [word, head], of a few words
+        "rows",  # [word, modifier], of a few words
+        "others",  # [word, head], of the same words, beyond them
+        "ones",
+        "z",  # [lane]: Z
+        "scale",  # [lane]: what log Z has to be added
+        "last",  # [lane]: the word that changed places with word 1
+        "stuck",  # [lane]: the first word whose pivot was zero
+    ],
+)
+
+
 @kernel
 def workspace(size):
-    """Weights, elimination, adjoint; columns, rows, ones; per lane: Z, the scale, the exchanged word, where it stuck.
+    """Sums that come several at a time read rows that were never written.
 
-    Sums that come several at a time read rows that were never written.  Nobody uses what they give, but other numbers
-    than zero may be subnormal there, and arithmetic on those is a hundred times slower.
+    Nobody uses what they give, but other numbers than zero may be subnormal there, and arithmetic on those is a hundred
+    times slower.
     """
-    shape = (size + ACROSS, size, LANES)
-    lanes = np.zeros((2, LANES))
+    shape, few = (size + ACROSS, size, LANES), (WORDS, size + ACROSS, LANES)
     x = np.empty(shape)
     x[size:] = 0.0
-    return (
+    return Workspace(
         np.empty(shape),
         x,
         np.zeros(shape),
-        np.zeros((WORDS, size + ACROSS, LANES)),
-        np.zeros((WORDS, size + ACROSS, LANES)),
-        np.zeros((WORDS, size + ACROSS, LANES)),
+        np.zeros(few),
+        np.zeros(few),
+        np.zeros(few),
         np.ones((1, LANES)),
-        lanes[0],
-        lanes[1],
+        np.zeros(LANES),
+        np.zeros(LANES),
         np.empty(LANES, np.int64),
         np.empty(LANES, np.int64),
     )
@@ -252,7 +274,7 @@ def factorize(scores, lengths, single_root, members, work):
 
     Z is NaN where a score is, and zero where it is too small to be trusted.
     """
-    w, x, _, columns, rows, others, ones, z, scale, last, stuck = work
+    w, z, scale, last, stuck = work.w, work.z, work.scale, work.last, work.stuck
     size = lengths[members[0]]
     for lane in range(1, LANES):
         size = max(size, lengths[members[lane]])
@@ -261,8 +283,8 @@ def factorize(scores, lengths, single_root, members, work):
     _normalize(w, size, scale)
     again = True
     while again:
-        copy(w, size, x)
-        eliminate(x, size, single_root, z, stuck, columns, rows, others, ones)
+        copy(w, size, work.x)
+        eliminate(work, size, single_root)
         again = False
         for lane in range(LANES):
             if single_root and stuck[lane] > 1 and last[lane] == 1:

@@ -77,7 +77,7 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
     Returns the first instance without a tree or with a score of NaN or +∞, or -1.
     """
     work = workspace(scores.shape[1])
-    z, scale = work[7], work[8]
+    z, scale = work.z, work.scale
     members = np.empty(LANES, np.int64)
     for first in range(lo, hi, LANES):
         group(first, hi, members)
@@ -100,13 +100,13 @@ def linearize(scores, lengths, single_root, value, marginals, weights, slopes, l
     the root.  Nothing is left if they are empty.
     """
     work = workspace(scores.shape[1])
-    w, x, a, columns, rows, others, ones, z, scale, last, _ = work
+    w, a, z, scale, last = work.w, work.a, work.z, work.scale, work.last
     flat_w, flat_a = w.reshape(len(w), -1), a.reshape(len(a), -1)
-    members, product, total = np.empty(LANES, np.int64), columns[0].reshape(-1), rows[0].reshape(-1)
+    members, product, total = np.empty(LANES, np.int64), work.columns[0].reshape(-1), work.rows[0].reshape(-1)
     for first in range(lo, hi, LANES):
         group(first, hi, members)
         size = factorize(scores, lengths, single_root, members, work)
-        adjoint(x, size, single_root, a, columns, rows, others, ones)
+        adjoint(work, size, single_root)
         shortest = size
         for lane in range(LANES):
             shortest = min(shortest, lengths[members[lane]])

@@ -182,7 +182,7 @@ def _unpack_derivative(w, dw, a, da, n, last, lane, out):
 @kernel
 def _sweep_group(scores, lengths, single_root, g, members, work, dual, out):
     """The derivatives of a group of instances by sweeps, or by logarithms; the first that has none, or -1."""
-    w, x, a, columns, _, _, _, z, _, last, _ = work
+    w, x, a, z, last, c, dc = work.w, work.x, work.a, work.z, work.last, work.columns[0], work.rows[0]
     dw, dx, da = dual[0], dual[1], dual[2]
     size = factorize(scores, lengths, single_root, members, work)
     for lane in range(LANES):
@@ -190,8 +190,8 @@ def _sweep_group(scores, lengths, single_root, g, members, work, dual, out):
         _pack_derivative(w, g[b], lengths[b], size, last[lane], lane, dw)
     copy(w, size, x)
     copy(dw, size, dx)
-    dual_eliminate(x, dx, size, single_root, columns[0], columns[1])
-    dual_adjoint(x, dx, size, single_root, a, da, columns[0], columns[1])
+    dual_eliminate(x, dx, size, single_root, c, dc)
+    dual_adjoint(x, dx, size, single_root, a, da, c, dc)
     for lane in range(LANES):
         b, n = members[lane], lengths[members[lane]]
         fits = _unpack_derivative(w, dw, a, da, n, last[lane], lane, out[b])

@@ -34,7 +34,7 @@ _Active = namedtuple("_Active", ["trees", "factor", "weights", "kept", "trial"])
 # Eisner's chart and stack or what is contracted.
 _Workspace = namedtuple("_Workspace", ["scores", "mixture", "rest", "chart", "stack", "contraction"])
 
-# Trees whose score under s − μ is this close to the best belong to the face, relative to the largest score.
+# Trees whose score under s − μ is this close to the best belong to the face, relative to the largest score in them.
 _TIE = 1e-8
 
 
@@ -143,14 +143,30 @@ def _advantage(rest, n, tree, other):
 
 
 @kernel
-def _magnitude(scores, n):
-    """The largest absolute score of an allowed arc, at least 1: the unit of tolerances."""
-    largest = 1.0
-    for head in range(n + 1):
-        for m in range(1, n + 1):
-            if head != m and scores[head, m] > -np.inf:
-                largest = max(largest, abs(scores[head, m]))
-    return largest
+def _load(scores, n, out):
+    """Copies the scores of the words, each relative to the best arc into its word; False if one is NaN or +∞.
+
+    As every tree has one arc into each word, that changes no comparison, and the digits of a large score are not lost.
+    """
+    if not load(scores, n, out):
+        return False
+    for m in range(1, n + 1):
+        best = out[:, m][: n + 1].max()
+        if best > -np.inf:
+            for head in range(n + 1):
+                out[head, m] -= best
+    return True
+
+
+@kernel
+def _magnitude(scores, n, tree, unit):
+    """The largest absolute score in a tree, at least `unit`: the unit of tolerances.
+
+    Arcs that no tree wants do not count, however low their scores are.
+    """
+    for m in range(1, n + 1):
+        unit = max(unit, abs(scores[tree[m], m]))
+    return unit
 
 
 @kernel
@@ -188,6 +204,7 @@ def _project(work, n, projective, single_root, tolerance, max_iterations, active
     All active trees score the same under s − μ, hence the gap is what the best tree scores above any of them.
     """
     gap = np.inf
+    unit = 1.0
     for iteration in range(max_iterations + 1):
         if count == len(active.weights):
             active = _enlarged(active)
@@ -195,13 +212,14 @@ def _project(work, n, projective, single_root, tolerance, max_iterations, active
         _mix(trees, active.weights, count, n, work.mixture)
         if not _best_of_the_rest(work, n, projective, single_root, trees[count]):
             return active, 0, gap, iteration
+        unit = _magnitude(work.scores, n, trees[count], unit)
         if count > 0:
             gap = _advantage(work.rest, n, trees[count], trees[0])
-            if gap <= tolerance or iteration == max_iterations:
+            if gap <= tolerance * unit or iteration == max_iterations:
                 break
         value = _introduce(work.scores, n, trees, active.factor, count)
         count, useful = active_set.add(
-            active.factor, active.weights, active.kept, active.trial, count, value, 0.5 * tolerance
+            active.factor, active.weights, active.kept, active.trial, count, value, 0.5 * tolerance * unit
         )
         _compacted(active, count)
         if not useful:
@@ -232,8 +250,9 @@ def sparsemap(
     start (batch, k, N): heads of trees to begin with, passed over where they are −1; k may be 0.  point (batch, N, N);
     heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on.  There are never more than
     n² − n + 1 trees; those beyond the capacity are counted but not written.  Stops when the gap, which is
-    ⟨s − μ, argmax(s − μ) − μ⟩, is at most tolerance · max(1, max |s|).  An iteration costs O(count² + count · n) and
-    an argmax, O(n²) or projective O(n³).
+    ⟨s − μ, argmax(s − μ) − μ⟩, is at most tolerance · max(1, max |s|) over the arcs of the trees that were met, each
+    relative to the best arc into its word.  An iteration costs O(count² + count · n) and an argmax, O(n²) or projective
+    O(n³).
     """
     size = scores.shape[1]
     work = _workspace(size)
@@ -241,12 +260,11 @@ def sparsemap(
     for b in range(lo, hi):
         n = lengths[b]
         point[b], heads[b], probabilities[b] = 0.0, 0, 0.0
-        if not load(scores[b], n, work.scores):
+        if not _load(scores[b], n, work.scores):
             return b
-        unit = _magnitude(work.scores, n)
         active, number = _begin(work, n, start[b], active)
         active, count[b], gap[b], iterations[b] = _project(
-            work, n, projective, single_root, tolerance * unit, max_iterations, active, number
+            work, n, projective, single_root, tolerance, max_iterations, active, number
         )
         if count[b] == 0:
             return b
@@ -338,10 +356,12 @@ def sparsemap_backward(scores, lengths, projective, single_root, heads, count, g
         product[b] = 0.0
         if count[b] > heads.shape[1]:
             return b
-        load(scores[b], n, work.scores)
-        tie = _TIE * _magnitude(work.scores, n)
+        _load(scores[b], n, work.scores)
+        unit = 1.0
+        for t in range(count[b]):
+            unit = _magnitude(work.scores, n, heads[b, t], unit)
         active, trees = _expose(work, n, heads[b, : count[b]], active)
-        active, trees = _span(work, n, projective, single_root, tie, active, trees)
+        active, trees = _span(work, n, projective, single_root, _TIE * unit, active, trees)
         _tangent(gradient[b], active, trees, n, work.mixture)
         for head in range(n + 1):
             for m in range(1, n + 1):

@@ -129,7 +129,7 @@ def sample(scores, lengths, single_root, seeds, heads, lo, hi):
     """
     size = scores.shape[1]
     work = workspace(size)
-    w, x, z, last = work[0], work[1], work[4], work[6]
+    w, x, z, last = work.w, work.x, work.z, work.last
     log_w, log_x = np.empty((size, size)), np.empty((size, size))
     tree, through, outside = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     terms, random, members = np.empty(size + 1), np.empty(1, np.uint64), np.empty(LANES, np.int64)

@@ -55,9 +55,9 @@ def project(
 
     Every round asks for argmax(s − μ) in double precision, for the whole batch, or with `each` for one instance after
     the other; besides, it costs O(count · parts + count²).  An example has converged when its gap is at most
-    tolerance · max(1, ‖s‖∞).  Those that have not after `max_iterations` rounds, or for which the argmax has no new
-    answer, are warned about, or raise if `strict`.  `start` (*batch, k, *event) holds vertices to begin with, padded
-    with zeros, such as those of an earlier solution.
+    `tolerance`, and what rounding adds to it where the vertices have large scores.  Those that have not after
+    `max_iterations` rounds, or for which the argmax has no new answer, are warned about, or raise if `strict`.  `start`
+    (*batch, k, *event) holds vertices to begin with, padded with zeros, such as those of an earlier solution.
 
     The gap is quadratic in the distance, so it vanishes before the vertices in use span the face that μ lies on.  With
     `spanning`, vertices that are tied with them follow, with probability 0, until the face is spanned: its span, not
@@ -147,9 +147,7 @@ class _Search:
         self.event = scores.shape[scores.dim() - event_dims :]
         self.batch, self.parts = self.batch_shape.numel(), self.event.numel()
         self.scores: NDArray[Any] = scores.detach().to("cpu", torch.float64).reshape(self.batch, self.parts).numpy()
-        size = np.abs(np.where(np.isfinite(self.scores), self.scores, 0.0)).max(1, initial=1.0)
-        rounding = 1e-15 * size * self.parts  # of ⟨s − μ, z⟩
-        self.tolerance, self.slack = tolerance + rounding, _TIED + rounding
+        self.requested, self.size = tolerance, np.ones(self.batch)
         # Zeros and ones are exact in any dtype; double precision is for callers who asked for it.
         self.dtype = np.float64 if scores.dtype == torch.float64 else np.float32
         self.point = np.zeros((self.batch, self.parts))
@@ -157,6 +155,15 @@ class _Search:
         self.status = np.zeros(self.batch, np.int64)
         self.gap = np.full(self.batch, np.inf)
         self.resize(min(8, self.parts + 2))
+
+    @property
+    def rounding(self) -> NDArray[Any]:
+        """Of ⟨s − μ, z⟩; parts that no answer has used do not count, however low their scores are."""
+        return 1e-15 * self.parts * self.size
+
+    @property
+    def tolerance(self) -> NDArray[Any]:
+        return self.requested + self.rounding
 
     def resize(self, capacity: int) -> None:
         """Room for `capacity` vertices per example; those there are stay."""
@@ -205,6 +212,8 @@ class _Search:
         while running.any() and rounds < max_iterations:
             rounds += 1
             answer = self.ask(self.scores - self.point, running)
+            used = np.where((answer != 0) & np.isfinite(self.scores), self.scores, 0.0)
+            self.size = np.maximum(self.size, np.abs(used).max(1, initial=1.0))
             # The last round only measures the gap: what it would add could not be certified.
             limit = self.tolerance if rounds < max_iterations else np.full(self.batch, np.inf)
             self.make_room()
@@ -225,21 +234,22 @@ class _Search:
         """
         random = np.random.default_rng(0)
         pull = self.scores - self.point
-        growing = self.gap <= self.tolerance
+        tied = _TIED + self.rounding
+        growing: NDArray[np.bool_] = self.gap <= self.tolerance
         while growing.any():
             direction = random.standard_normal(self.scores.shape)
             direction[np.isneginf(self.scores)] = 0.0
             self.call(kernels.active_set.leave_span, direction, self.vertices, self.factor, self.count)
-            direction *= 100 * self.slack[:, None] / np.abs(direction).max(1, initial=1.0)[:, None]
+            direction *= 100 * tied[:, None] / np.abs(direction).max(1, initial=1.0)[:, None]
             grown = np.zeros((2, self.batch), bool)
             for side, found in zip((1.0, -1.0), grown):
                 answer = self.ask(pull + side * direction, growing)
                 self.iterations += growing
                 self.make_room()
-                slack = np.where(growing, self.slack, -np.inf)
+                slack = np.where(growing, tied, -np.inf)
                 arrays = (self.vertices, self.factor, self.weights, self.count, self.point, found)
                 self.call(kernels.active_set.widen, self.scores, answer, slack, *arrays)
-            growing = grown.any(0)
+            growing = np.logical_or(*grown)
 
     def result(self) -> Projection:
         most = int(self.count.max(initial=1))

@@ -73,13 +73,12 @@ class DependencyTree(LogLinear):
         scores, lengths = self._prepare(scores)
         given = projections.no_trees(lengths, scores.shape[-1]) if start is None else self._given(start, scores)
         found = projections.by_trees(scores, lengths, given, self.projective, self.single_root, _GAP)
-        _, heads, probabilities, count, gap, iterations = found
+        point, heads, probabilities, count, gap, iterations = found
         most = int(count.max()) if count.numel() else 1
         inside = torch.arange(most, device=count.device) < count.unsqueeze(-1)
         words = torch.where(inside, lengths.unsqueeze(-1), 0)
         vertices = trees.arcs(probabilities, heads[..., :most, :], words)
-        size = scores.masked_fill(scores.isinf() | ~trees.arcs_in_use(lengths, scores.shape[-1]), 0).abs()
-        converged = gap <= 1e-6 * size.amax((-2, -1)).clamp_min(1)
+        converged = projections.is_certified(gap, scores, point)
         return Projection(vertices, probabilities[..., :most], count, iterations + 1, gap, converged)
 
     def _given(self, start: Tensor, scores: Tensor) -> Tensor:
