@@ -7,7 +7,7 @@ from scipy.optimize import nnls
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from families import LOG_LINEAR, STRUCTURES, Case
+from families import LOG_LINEAR, STRUCTURES, TREES, Case
 
 every_structure = pytest.mark.parametrize("case", STRUCTURES, ids=repr)
 every_log_linear = pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
@@ -205,6 +205,33 @@ def test_forbidden_scores_leave_everything_finite(case):
             assert (value[scores == -torch.inf] == 0).all(), name
     only = torch.where(best > 0, 5.0, -torch.inf).double()
     assert_close(case.structure.sparsemap(only), best)
+
+
+@every_structure
+@pytest.mark.parametrize("low", [-1e9, -1e30])
+def test_a_part_with_a_very_low_score_is_as_good_as_forbidden(case, low):
+    structure, scores, weights = case.structure, case.scores(), case.scores(seed=1)
+    used = structure.argmax(scores) + structure.argmax(-scores) + structure.argmax(weights) > 0
+
+    def answers(replacement):
+        leaf = scores.masked_fill(~used, replacement).requires_grad_()
+        point = structure.sparsemap(leaf)
+        (gradient,) = torch.autograd.grad((point * weights).sum(), leaf)
+        found = structure.project(leaf)
+        wide = found.probabilities.reshape(*found.probabilities.shape, *(1,) * len(case.event))
+        mixed = (wide * found.vertices).sum(len(case.batch))
+        return structure.argmax(leaf), point, gradient, mixed
+
+    for given, expected in zip(answers(low), answers(-torch.inf)):
+        assert_close(given, expected, atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("case", TREES, ids=repr)
+def test_what_all_arcs_into_a_word_have_in_common_changes_nothing(case):
+    scores = (case.scores() * 16).round() / 16  # so that adding is exact
+    common = 2.0**45 * torch.arange(-1, case.event[-1] - 1.0, dtype=torch.float64)
+    for operation in (case.structure.argmax, case.structure.sparsemap, case.structure.marginals):
+        assert_close(operation(scores + common), operation(scores), atol=1e-9, rtol=0)
 
 
 @every_structure

@@ -129,16 +129,16 @@ def newton(number, sets, hessian):
 
 
 @kernel
-def minimize(n, number, steps, size, score, words, sets, arcs, hessian, row):
+def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
     """Minimize the dual; returns the largest residual: |gradient| where λ > 0, the violation where λ = 0.
 
-    0 means solved to the precision that scores of this `size` allow.  Stops after `steps` steps if the residual is
-    below ¼.  A Newton step that round-off keeps from leading down is replaced by one that changes the worst multiplier
-    alone, which always does.  ∞ means that no end was found.
+    0 means solved to the precision that the penalties allow.  Stops after `steps` steps if the residual is below ¼.
+    A Newton step that round-off keeps from leading down is replaced by one that changes the worst multiplier alone,
+    which always does.  ∞ means that no end was found.
     """
     for step in range(LIMIT):
         gradient(n, number, words, sets, arcs)
-        tolerance = SOLVED + 4e-15 * max(size, largest_penalty(number, sets))
+        tolerance = SOLVED + 4e-15 * largest_penalty(number, sets)
         residual, worst = _choose_free(number, tolerance, sets)
         if residual <= tolerance:
             return 0.0
@@ -164,8 +164,8 @@ def _slope(number, sets):
 
 @kernel
 def largest_penalty(number, sets):
-    """Round-off grows with it, as with the scores."""
-    largest = 0.0
+    """The largest penalty, at least 1 as the masses: the unit of round-off."""
+    largest = 1.0
     for k in range(1, number):
         largest = max(largest, abs(sets[k].penalty))
     return largest

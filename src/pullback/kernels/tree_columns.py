@@ -15,19 +15,26 @@ MARGIN = 1.0  # the least slack of a new list, divided by the size of the suppor
 
 
 @kernel
+def lower(row, m):
+    """Subtract the largest entry, if it is finite; whether it is."""
+    top = _maximum(row, m)
+    if not (top > -np.inf and top < np.inf):
+        return False
+    for i in range(m):
+        row[i] -= top
+    return True
+
+
+@kernel
 def refresh(j, n, number, margin, score, words, sets, arcs, row):
     """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(n).
 
-    Also sets their masses; `row` becomes the values of all arcs.  False if there is no candidate.
+    Also sets their masses; `row` becomes the values of all arcs.
     """
     meet(j, number, words, sets)
     for i in range(n + 1):
         row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
-    top = _maximum(row, n + 1)
-    if not (top > -np.inf and top < np.inf):
-        return False
-    for i in range(n + 1):
-        row[i] -= top
+    lower(row, n + 1)
     t = -1.0  # Michelot: a lower bound of the threshold that rises
     before = np.inf
     while True:
@@ -50,7 +57,6 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
     word.count = c
     word.slack = margin
     word.threshold = _sparsemax(arcs[j], word.count, t)
-    return True
 
 
 @summing

@@ -22,7 +22,7 @@ from pullback.kernels._vector import kernel
 from pullback.kernels.laminar import ARC, SET, WORD, contains, inflow, insert, meet, penalize, remove, start, uncross
 from pullback.kernels.subtour_dual import LIMIT, curvature, largest_penalty, minimize, newton
 from pullback.kernels.subtours import EDGE, NODE, is_feasible, separate
-from pullback.kernels.tree_columns import lift, refresh, tilt, total
+from pullback.kernels.tree_columns import lift, lower, refresh, tilt, total
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
@@ -54,17 +54,17 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
             continue
         for steps in (STEPS, LIMIT):  # the second time, slowly but surely
             start(n, single_root, words, family)
-            size, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
-            if size != size or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
+            valid, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
+            if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
                 return b
             converged, number = _solve(
-                n, steps, size, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
+                n, steps, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
             )
             if converged:
                 break
         if not converged:
             return -2 - b
-        _finish(n, number, size, words, family, arcs, hessian, point[b], sets[b])
+        _finish(n, number, words, family, arcs, hessian, point[b], sets[b])
     return -1
 
 
@@ -87,16 +87,16 @@ def project_backward(grad, lengths, point, sets, out, lo, hi):
 
 @kernel
 def _columns(scores, n, score, words, sets, arcs, row):
-    """Transpose the scores and start from the sparsemax of each column.
+    """Transpose the scores, each relative to the best arc into its word, and start from the sparsemax of each column.
 
-    Returns the size of the scores that matter (NaN if some column has no answer) and whether an arc is forbidden.
+    Each word having one head, what all arcs into it have in common changes nothing; without it no digits are lost.
+    Returns whether every column has an answer, and whether an arc is forbidden.
     """
     for first in range(1, n + 1, 16):  # a few columns at a time stay in the cache
         last = min(first + 16, n + 1)
         for i in range(n + 1):
             for j in range(first, last):
                 score[j, i] = scores[i, j]
-    size = 0.0
     forbidden = False
     number = np.int64(2)  # not a literal, for which Numba would compile the callee a second time
     for j in range(1, n + 1):
@@ -104,15 +104,14 @@ def _columns(scores, n, score, words, sets, arcs, row):
         sum_of_scores = total(score[j], n + 1)
         forbidden |= sum_of_scores == -np.inf
         score[j, j] = -np.inf
-        found = refresh(j, n, number, 0.0, score, words, sets, arcs, row)
-        if sum_of_scores != sum_of_scores or not found:
-            return np.nan, True
-        size = max(size, abs(score[j, arcs[j, 0].head]))
-    return size, forbidden
+        if not lower(score[j], n + 1) or sum_of_scores != sum_of_scores:
+            return False, True
+        refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+    return True, forbidden
 
 
 @kernel
-def _solve(n, steps, size, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
+def _solve(n, steps, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
@@ -121,10 +120,10 @@ def _solve(n, steps, size, score, words, sets, arcs, hessian, row, nodes, edges,
     patience = steps
     number = np.int64(2)
     for _ in range(4 * n + 50):
-        residual = minimize(n, number, patience, size, score, words, sets, arcs, hessian, row)
+        residual = minimize(n, number, patience, score, words, sets, arcs, hessian, row)
         if residual == np.inf:
             return False, number
-        goal = 1.0 - CUT - 1e-13 * max(size, largest_penalty(number, sets)) - 2.0 * residual
+        goal = 1.0 - CUT - 1e-13 * largest_penalty(number, sets) - 2.0 * residual
         new = separate(n, goal, words, arcs, nodes, edges, queue, reached, found)
         if new == 0 and residual == 0.0:
             return True, number
@@ -143,9 +142,9 @@ def _solve(n, steps, size, score, words, sets, arcs, hessian, row, nodes, edges,
 
 
 @kernel
-def _finish(n, number, size, words, sets, arcs, hessian, point, active):
+def _finish(n, number, words, sets, arcs, hessian, point, active):
     """Write the point and the independent active sets."""
-    zero = ZERO + 1e-14 * max(size, largest_penalty(number, sets))
+    zero = ZERO + 1e-14 * largest_penalty(number, sets)
     for j in range(1, n + 1):
         for c in range(words[j].count):
             if arcs[j, c].mass <= zero:
