@@ -125,7 +125,7 @@ def _best_of_the_rest(work, n, projective, single_root, heads):
             work.rest[head, m] = work.scores[head, m] - work.mixture[head, m]
     if not projective:
         transpose(work.rest, n, work.contraction.enter)
-        return n == 0 or arborescence(work.contraction, n, single_root, heads)
+        return n == 0 or arborescence(work.contraction, n, single_root, heads) > 0
     if inside_max(work.rest, n, single_root, work.chart) == -np.inf:
         return False
     read_best(n, work.chart, work.stack, work.stack, heads)

@@ -18,15 +18,18 @@ Exactly one root arc is an equality for the set of all words: its multiplier may
 
 import numpy as np
 
+from pullback.kernels import arborescence as arborescences
 from pullback.kernels._vector import kernel
 from pullback.kernels.laminar import ARC, SET, WORD, contains, inflow, insert, meet, penalize, remove, start, uncross
 from pullback.kernels.subtour_dual import LIMIT, curvature, largest_penalty, minimize, newton
-from pullback.kernels.subtours import EDGE, NODE, is_feasible, separate
+from pullback.kernels.subtours import EDGE, NODE, separate
 from pullback.kernels.tree_columns import lift, lower, refresh, tilt, total
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
 STEPS = 2  # of the dual before looking for more sets
+PEAKED = 2.0  # arcs with mass per word, below which the sets to expect are looked up in the best tree
+LEAST = 1.0  # the multiplier from which on a set is expected
 
 
 @kernel
@@ -45,7 +48,7 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, N), ARC)
     nodes, edges = np.empty(N + 1, NODE), np.empty(2 * N * N, EDGE)
     queue, reached = np.empty(N, np.int64), np.empty(N, np.int64)
-    found = np.empty((N + 1, N), np.bool_)
+    found, contraction = np.empty((N + 1, N), np.bool_), arborescences.workspace(N)
     for b in range(lo, hi):
         n = lengths[b]
         point[b] = 0.0
@@ -54,11 +57,14 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
             continue
         for steps in (STEPS, LIMIT):  # the second time, slowly but surely
             start(n, single_root, words, family)
-            valid, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
-            if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
+            arcs_in_use = _columns(scores[b], n, score, words, family, arcs, row)
+            number = np.int64(2)
+            if arcs_in_use < PEAKED * n:
+                number = _expect(n, single_root, score, contraction, queue, words, family, arcs, row, found[0])
+            if arcs_in_use == 0 or number == 0:
                 return b
             converged, number = _solve(
-                n, steps, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
+                n, number, steps, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
             )
             if converged:
                 break
@@ -90,7 +96,7 @@ def _columns(scores, n, score, words, sets, arcs, row):
     """Transpose the scores, each relative to the best arc into its word, and start from the sparsemax of each column.
 
     Each word having one head, what all arcs into it have in common changes nothing; without it no digits are lost.
-    Returns whether every column has an answer, and whether an arc is forbidden.
+    Returns the number of arcs with mass: 0 if some column has no answer, n if an arc is forbidden.
     """
     for first in range(1, n + 1, 16):  # a few columns at a time stay in the cache
         last = min(first + 16, n + 1)
@@ -98,6 +104,7 @@ def _columns(scores, n, score, words, sets, arcs, row):
             for j in range(first, last):
                 score[j, i] = scores[i, j]
     forbidden = False
+    used = 0
     number = np.int64(2)  # not a literal, for which Numba would compile the callee a second time
     for j in range(1, n + 1):
         score[j, j] = score[j, 0]
@@ -105,20 +112,56 @@ def _columns(scores, n, score, words, sets, arcs, row):
         forbidden |= sum_of_scores == -np.inf
         score[j, j] = -np.inf
         if not lower(score[j], n + 1) or sum_of_scores != sum_of_scores:
-            return False, True
+            return 0
         refresh(j, n, number, 0.0, score, words, sets, arcs, row)
-    return True, forbidden
+        for c in range(words[j].count):
+            used += arcs[j, c].mass > 0.0
+    return n if forbidden else used
 
 
 @kernel
-def _solve(n, steps, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
+def _expect(n, single_root, score, contraction, heads, words, sets, arcs, row, member):
+    """Begin with the sets that are contracted on the way to the best tree.  Returns their number, 0 if there is no tree.
+
+    They are nested or disjoint, and with what it costs to leave them, once each is entered, as multipliers they prove
+    that the tree is best.  Where scores are far apart the point is near that tree and its multipliers are near those;
+    sets with small ones would only have to be removed again.
+    """
+    for j in range(1, n + 1):
+        words[j].count = 0
+        for i in range(n + 1):
+            contraction.enter[j, i] = score[j, i]
+    nodes = arborescences.arborescence(contraction, n, single_root, heads)
+    if nodes == 0:
+        return 0
+    number = np.int64(2)
+    for node in range(nodes - 1, n, -1):
+        multiplier = -contraction.value[node]
+        if multiplier > LEAST:
+            for j in range(1, n + 1):
+                inner = j
+                while 0 < inner < node:
+                    inner = contraction.parent[inner]
+                member[j] = inner == node
+            place = insert(n, number, member, words, sets, arcs)
+            number += place > 0
+            sets[max(place, 1)].multiplier = multiplier
+    for k in range(number):
+        sets[k].step = 0.0
+    penalize(number, sets)
+    for j in range(1, n + 1):
+        refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+    return number
+
+
+@kernel
+def _solve(n, number, steps, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
     twice its residual count.  Returns whether it converged and the number of sets.
     """
     patience = steps
-    number = np.int64(2)
     for _ in range(4 * n + 50):
         residual = minimize(n, number, patience, score, words, sets, arcs, hessian, row)
         if residual == np.inf:
