@@ -151,7 +151,9 @@ def _load(scores, n, out):
     if not load(scores, n, out):
         return False
     for m in range(1, n + 1):
-        best = out[:, m][: n + 1].max()
+        out[m, m] = best = -np.inf
+        for head in range(n + 1):
+            best = max(best, out[head, m])
         if best > -np.inf:
             for head in range(n + 1):
                 out[head, m] -= best
