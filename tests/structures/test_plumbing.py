@@ -226,7 +226,7 @@ OPERATORS = {
         True,
     ),
     "tree_project": (rows(2, 4, 4), WORDS, True),
-    "tree_project_backward": (rows(2, 4, 4), WORDS, *BY_CUTS),
+    "tree_project_backward": (rows(2, 4, 4), rows(2, 4, 4, grad=False), WORDS, *BY_CUTS, False),
     "tree_mixture": (rows(2, 4, 4), WORDS, NO_TREES, False, True, 1e-12),
     "tree_mixture_backward": (
         rows(2, 4, 4, grad=False),

@@ -29,11 +29,11 @@ _Workspace = namedtuple(
         "into",  # [slot, head]: the word that arc enters
         "slot",  # [word]: the slot of the node it belongs to
         "node",  # [slot]: the node standing there
-        "value",  # [node]: value of the arc chosen to enter it, less those it replaces
+        "value",  # [slot]: value of the arc chosen to enter it
         "state",  # [slot]: new, on the path, or finished
         "path",
         "chosen",  # [node]: the (head, modifier) that enters it
-        "parent",  # [node]: the node it was contracted into, 0 if none
+        "parent",  # [node]: the node it was contracted into
         "opened",  # [node]
     ],
 )
@@ -47,7 +47,7 @@ def workspace(size):
         np.empty((size, size), np.int64),
         np.empty(size, np.int64),
         np.empty(size, np.int64),
-        np.empty(2 * size),
+        np.empty(size),
         np.empty(size, np.int64),
         np.empty(size, np.int64),
         np.empty((2 * size, 2), np.int64),
@@ -105,7 +105,7 @@ def _contract(work, n, length, target, count):
     enter, into, slot, node, value = work.enter, work.into, work.slot, work.node, work.value
     row, names = enter[target, : n + 1], into[target, : n + 1]
     for head in range(n + 1):
-        row[head] -= value[node[target]]
+        row[head] -= value[target]
     if node[target] <= n:
         names[:] = target
     work.parent[node[target]] = count
@@ -114,7 +114,7 @@ def _contract(work, n, length, target, count):
         member = work.path[length]
         if node[member] <= n:
             into[member, : n + 1] = member
-        _merge(row, names, enter[member, : n + 1], into[member, : n + 1], value[node[member]])
+        _merge(row, names, enter[member, : n + 1], into[member, : n + 1], value[member])
         work.parent[node[member]] = count
         for word in range(1, n + 1):
             if slot[word] == member:
@@ -123,7 +123,6 @@ def _contract(work, n, length, target, count):
         if slot[word] == target:
             row[word] = -np.inf
     node[target] = count
-    work.parent[count] = 0
     return length
 
 
@@ -143,15 +142,11 @@ def _open(work, count, heads):
 
 @kernel
 def arborescence(work, n, single_root, heads):
-    """Writes the best tree for the arcs in `work.enter`, which it uses up.
-
-    Returns the number of nodes, 0 … n and those made by contraction, or 0 if there is no tree.
-    """
+    """Writes the best tree for the arcs in `work.enter`, which it uses up; False if there is none."""
     enter, slot, node, state, path = work.enter, work.slot, work.node, work.state, work.path
     for word in range(n + 1):
         slot[word] = node[word] = word
         state[word] = _NEW
-        work.parent[word] = 0
     state[0] = _FINISHED
     count = n + 1
     for start in range(1, n + 1):
@@ -163,8 +158,8 @@ def arborescence(work, n, single_root, heads):
             last = path[length - 1]
             head, best = _best_head(enter[last, : n + 1], single_root)
             if best == -np.inf:
-                return 0
-            work.value[node[last]] = best
+                return False
+            work.value[last] = best
             work.chosen[node[last], 0] = head
             work.chosen[node[last], 1] = work.into[last, head] if node[last] > n else last
             target = slot[head]
@@ -180,7 +175,7 @@ def arborescence(work, n, single_root, heads):
         for i in range(length):
             state[path[i]] = _FINISHED
     _open(work, count, heads)
-    return count if not single_root or np.sum(heads[1 : n + 1] == 0) == 1 else 0
+    return not single_root or np.sum(heads[1 : n + 1] == 0) == 1
 
 
 @kernel

@@ -36,6 +36,41 @@ EMPTY = 1e-14  # a residual capacity below this is round-off
 
 
 @kernel
+def is_feasible(scores, n, single_root, seen, queue):
+    """Whether the arcs with a score above −∞ hold an arborescence (with one root arc if `single_root`), in O(n²).
+
+    With a single root some word next to the root must reach all others.  A word that a failed search has reached
+    would reach no more than that search did, so it is not tried again.
+    """
+    tried = 0
+    seen[1 : n + 1] = 0
+    for first in range(1, n + 1):
+        if not scores[0, first] > -np.inf or seen[first] > 0:
+            continue
+        tried += 1
+        filled = 0
+        for j in range(first, n + 1 if not single_root else first + 1):
+            if scores[0, j] > -np.inf:
+                seen[j] = tried
+                queue[filled] = j
+                filled += 1
+        done = 0
+        while done < filled:
+            i = queue[done]
+            done += 1
+            for j in range(1, n + 1):
+                if seen[j] != tried and i != j and scores[i, j] > -np.inf:
+                    seen[j] = tried
+                    queue[filled] = j
+                    filled += 1
+        if filled == n:
+            return True
+        if not single_root:
+            return False
+    return False
+
+
+@kernel
 def separate(n, goal, words, arcs, nodes, edges, queue, reached, found):
     """Disjoint sets of words that receive less than `goal`; none is missed if there is any.
 

@@ -15,6 +15,45 @@ MARGIN = 1.0  # the least slack of a new list, divided by the size of the suppor
 
 
 @kernel
+def part(scores, lengths, limit, few, many):
+    """Parts the instances by their rivals: arcs that come within 1 of the best into the same word, not counting those.
+
+    few, many (batch,): the length in one of them, -1 in the other; few have less than `limit` rivals.  No arc but the
+    best and their rivals has mass before there are cuts, and about as many trees mix.  Returns how many have few.
+    """
+    best = np.empty(scores.shape[1])
+    total = 0
+    for b in range(scores.shape[0]):
+        n = lengths[b]
+        best[:] = -np.inf
+        for i in range(n + 1):
+            _rise(scores[b, i, 1 : n + 1], i - 1, best[:n])
+        rivals = -n
+        for i in range(n + 1):
+            rivals += _near(scores[b, i, 1 : n + 1], i - 1, best[:n])
+            if rivals >= limit:
+                break
+        few[b], many[b] = (n, -1) if rivals < limit else (-1, n)
+        total += rivals < limit
+    return total
+
+
+@kernel
+def _rise(row, own, best):
+    for j in range(row.shape[0]):
+        x = np.float64(row[j])
+        best[j] = x if x > best[j] and j != own else best[j]
+
+
+@kernel
+def _near(row, own, best):
+    count = 0
+    for j in range(row.shape[0]):
+        count += (row[j] > best[j] - 1.0) & (j != own)
+    return count
+
+
+@kernel
 def lower(row, m):
     """Subtract the largest entry, if it is finite; whether it is."""
     top = _maximum(row, m)

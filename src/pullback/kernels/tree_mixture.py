@@ -125,7 +125,7 @@ def _best_of_the_rest(work, n, projective, single_root, heads):
             work.rest[head, m] = work.scores[head, m] - work.mixture[head, m]
     if not projective:
         transpose(work.rest, n, work.contraction.enter)
-        return n == 0 or arborescence(work.contraction, n, single_root, heads) > 0
+        return n == 0 or arborescence(work.contraction, n, single_root, heads)
     if inside_max(work.rest, n, single_root, work.chart) == -np.inf:
         return False
     read_best(n, work.chart, work.stack, work.stack, heads)
@@ -249,8 +249,9 @@ def sparsemap(
 ):
     """The nearest point of the hull, the trees it mixes, and how the search ended.
 
-    start (batch, k, N): heads of trees to begin with, passed over where they are −1; k may be 0.  point (batch, N, N);
-    heads (batch, capacity, N) and probabilities (batch, capacity), zero from count[b] on.  There are never more than
+    Instances whose length is below 0 are passed over.  start (batch, k, N): heads of trees to begin with, passed over
+    where they are −1; k may be 0.  point (batch, N, N); heads (batch, capacity, N) and probabilities (batch, capacity),
+    zero from count[b] on.  There are never more than
     n² − n + 1 trees; those beyond the capacity are counted but not written.  Stops when the gap, which is
     ⟨s − μ, argmax(s − μ) − μ⟩, is at most tolerance · max(1, max |s|) over the arcs of the trees that were met, each
     relative to the best arc into its word.  An iteration costs O(count² + count · n) and an argmax, O(n²) or projective
@@ -261,6 +262,8 @@ def sparsemap(
     active = _active(64, size)
     for b in range(lo, hi):
         n = lengths[b]
+        if n < 0:
+            continue
         point[b], heads[b], probabilities[b] = 0.0, 0, 0.0
         if not _load(scores[b], n, work.scores):
             return b
@@ -355,6 +358,8 @@ def sparsemap_backward(scores, lengths, projective, single_root, heads, count, g
     active = _active(64, size)
     for b in range(lo, hi):
         n = lengths[b]
+        if n < 0:
+            continue
         product[b] = 0.0
         if count[b] > heads.shape[1]:
             return b

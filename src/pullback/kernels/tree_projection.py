@@ -18,18 +18,15 @@ Exactly one root arc is an equality for the set of all words: its multiplier may
 
 import numpy as np
 
-from pullback.kernels import arborescence as arborescences
 from pullback.kernels._vector import kernel
 from pullback.kernels.laminar import ARC, SET, WORD, contains, inflow, insert, meet, penalize, remove, start, uncross
 from pullback.kernels.subtour_dual import LIMIT, curvature, largest_penalty, minimize, newton
-from pullback.kernels.subtours import EDGE, NODE, separate
+from pullback.kernels.subtours import EDGE, NODE, is_feasible, separate
 from pullback.kernels.tree_columns import lift, lower, refresh, tilt, total
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
 STEPS = 2  # of the dual before looking for more sets
-PEAKED = 2.0  # arcs with mass per word, below which the sets to expect are looked up in the best tree
-LEAST = 1.0  # the multiplier from which on a set is expected
 
 
 @kernel
@@ -37,9 +34,10 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
     """The nearest mixture of trees of each instance, and its face: the sets of words that receive exactly 1.
 
     scores and point (batch, N, N) by [head, modifier], node 0 the root; column 0 and the diagonal are never read.
-    lengths (batch,): the number of words, at most N − 1.  sets (batch, N, ⌈N/64⌉) int64: each row holds a set, word j
-    as bit j mod 64 of entry j div 64; larger sets come first, rows of zeros last.  The sets are nested or disjoint and
-    independent, hence no more than the words.  With the support of the point they are all that the backward needs.
+    lengths (batch,): the number of words, at most N − 1; below 0 the instance is passed over.  sets (batch, N, ⌈N/64⌉)
+    int64: each row holds a set, word j as bit j mod 64 of entry j div 64; larger sets come first, rows of zeros last.
+    The sets are nested or disjoint and independent, hence no more than the words.  With the support of the point they
+    are all that the backward needs.
     Returns the first instance without a tree or with a score of NaN or +∞, -2 - b if the search on instance b did not
     converge, or -1.
     """
@@ -48,23 +46,22 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, N), ARC)
     nodes, edges = np.empty(N + 1, NODE), np.empty(2 * N * N, EDGE)
     queue, reached = np.empty(N, np.int64), np.empty(N, np.int64)
-    found, contraction = np.empty((N + 1, N), np.bool_), arborescences.workspace(N)
+    found = np.empty((N + 1, N), np.bool_)
     for b in range(lo, hi):
         n = lengths[b]
+        if n < 0:
+            continue
         point[b] = 0.0
         sets[b] = 0
         if n == 0:
             continue
         for steps in (STEPS, LIMIT):  # the second time, slowly but surely
             start(n, single_root, words, family)
-            arcs_in_use = _columns(scores[b], n, score, words, family, arcs, row)
-            number = np.int64(2)
-            if arcs_in_use < PEAKED * n:
-                number = _expect(n, single_root, score, contraction, queue, words, family, arcs, row, found[0])
-            if arcs_in_use == 0 or number == 0:
+            valid, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
+            if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
                 return b
             converged, number = _solve(
-                n, number, steps, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
+                n, steps, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
             )
             if converged:
                 break
@@ -85,6 +82,8 @@ def project_backward(grad, lengths, point, sets, out, lo, hi):
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, N), ARC)
     hessian = np.empty((N + 2, N + 2))
     for b in range(lo, hi):
+        if lengths[b] < 0:
+            continue
         out[b] = 0.0
         number = _unpack(lengths[b], sets[b], words, family)
         _project_on_face(lengths[b], number, grad[b], point[b], words, family, arcs, hessian, out[b])
@@ -96,7 +95,7 @@ def _columns(scores, n, score, words, sets, arcs, row):
     """Transpose the scores, each relative to the best arc into its word, and start from the sparsemax of each column.
 
     Each word having one head, what all arcs into it have in common changes nothing; without it no digits are lost.
-    Returns the number of arcs with mass: 0 if some column has no answer, n if an arc is forbidden.
+    Returns whether every column has an answer, and whether an arc is forbidden.
     """
     for first in range(1, n + 1, 16):  # a few columns at a time stay in the cache
         last = min(first + 16, n + 1)
@@ -104,7 +103,6 @@ def _columns(scores, n, score, words, sets, arcs, row):
             for j in range(first, last):
                 score[j, i] = scores[i, j]
     forbidden = False
-    used = 0
     number = np.int64(2)  # not a literal, for which Numba would compile the callee a second time
     for j in range(1, n + 1):
         score[j, j] = score[j, 0]
@@ -112,56 +110,20 @@ def _columns(scores, n, score, words, sets, arcs, row):
         forbidden |= sum_of_scores == -np.inf
         score[j, j] = -np.inf
         if not lower(score[j], n + 1) or sum_of_scores != sum_of_scores:
-            return 0
+            return False, True
         refresh(j, n, number, 0.0, score, words, sets, arcs, row)
-        for c in range(words[j].count):
-            used += arcs[j, c].mass > 0.0
-    return n if forbidden else used
+    return True, forbidden
 
 
 @kernel
-def _expect(n, single_root, score, contraction, heads, words, sets, arcs, row, member):
-    """Begin with the sets that are contracted on the way to the best tree.  Returns their number, 0 if there is no tree.
-
-    They are nested or disjoint, and with what it costs to leave them, once each is entered, as multipliers they prove
-    that the tree is best.  Where scores are far apart the point is near that tree and its multipliers are near those;
-    sets with small ones would only have to be removed again.
-    """
-    for j in range(1, n + 1):
-        words[j].count = 0
-        for i in range(n + 1):
-            contraction.enter[j, i] = score[j, i]
-    nodes = arborescences.arborescence(contraction, n, single_root, heads)
-    if nodes == 0:
-        return 0
-    number = np.int64(2)
-    for node in range(nodes - 1, n, -1):
-        multiplier = -contraction.value[node]
-        if multiplier > LEAST:
-            for j in range(1, n + 1):
-                inner = j
-                while 0 < inner < node:
-                    inner = contraction.parent[inner]
-                member[j] = inner == node
-            place = insert(n, number, member, words, sets, arcs)
-            number += place > 0
-            sets[max(place, 1)].multiplier = multiplier
-    for k in range(number):
-        sets[k].step = 0.0
-    penalize(number, sets)
-    for j in range(1, n + 1):
-        refresh(j, n, number, 0.0, score, words, sets, arcs, row)
-    return number
-
-
-@kernel
-def _solve(n, number, steps, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
+def _solve(n, steps, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
     twice its residual count.  Returns whether it converged and the number of sets.
     """
     patience = steps
+    number = np.int64(2)
     for _ in range(4 * n + 50):
         residual = minimize(n, number, patience, score, words, sets, arcs, hessian, row)
         if residual == np.inf:

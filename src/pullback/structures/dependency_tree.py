@@ -14,9 +14,6 @@ from pullback.structures._projection import Projection, check_start
 from pullback.structures._structure import LogLinear, check_lengths, check_mask
 
 _MOST = 2**22
-# A derivative needs the trees that the last rounds bring, a point does not: 1e-10 leaves it right to about 1e-11, and
-# where hundreds of non-projective trees mix, rounding may make ten times as many rounds of 1e-12.
-_GAP, _GAP_OF_DERIVATIVE = 1e-10, 1e-12
 
 
 class TopK(NamedTuple):
@@ -60,19 +57,21 @@ class DependencyTree(LogLinear):
         return trees.argmax(scores.detach(), lengths, self.projective, self.single_root)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
-        """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective."""
+        """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective or peaked."""
         scores, lengths = self._prepare(scores)
         if self.projective:
             start = projections.no_trees(lengths, scores.shape[-1])
-            return projections.by_trees(scores, lengths, start, True, self.single_root, _GAP_OF_DERIVATIVE)[0]
-        return projections.by_cuts(scores, lengths, self.single_root)[0]
+            return projections.by_trees(scores, lengths, start, True, self.single_root, projections.GAP_OF_DERIVATIVE)[
+                0
+            ]
+        return projections.project(scores, lengths, self.single_root)[0]
 
     def _project(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Projection:
         if spanning:
             return super()._project(scores, spanning=spanning, start=start)
         scores, lengths = self._prepare(scores)
         given = projections.no_trees(lengths, scores.shape[-1]) if start is None else self._given(start, scores)
-        found = projections.by_trees(scores, lengths, given, self.projective, self.single_root, _GAP)
+        found = projections.by_trees(scores, lengths, given, self.projective, self.single_root, projections.GAP)
         point, heads, probabilities, count, gap, iterations = found
         most = int(count.max()) if count.numel() else 1
         inside = torch.arange(most, device=count.device) < count.unsqueeze(-1)
