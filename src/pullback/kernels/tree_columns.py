@@ -15,22 +15,26 @@ MARGIN = 1.0  # the least slack of a new list, divided by the size of the suppor
 
 
 @kernel
-def part(scores, lengths, limit, few, many):
+def part(scores, lengths, most, few, many):
     """Parts the instances by their rivals: arcs that come within 1 of the best into the same word, not counting those.
 
-    few, many (batch,): the length in one of them, -1 in the other; few have less than `limit` rivals.  No arc but the
-    best and their rivals has mass before there are cuts, and about as many trees mix.  Returns how many have few.
+    few, many (batch,): the length in one of them, -1 in the other; few are fewer than `most`, and than 4 for 5 words.
+    No arc but the best and their rivals has mass before there are cuts, and about as many trees mix.  Returns how many
+    instances have few.
     """
-    best = np.empty(scores.shape[1])
     total = 0
     for b in range(scores.shape[0]):
         n = lengths[b]
-        best[:] = -np.inf
-        for i in range(n + 1):
-            _rise(scores[b, i, 1 : n + 1], i - 1, best[:n])
-        rivals = -n
-        for i in range(n + 1):
-            rivals += _near(scores[b, i, 1 : n + 1], i - 1, best[:n])
+        limit = min(most, 0.8 * n)
+        rivals = 0
+        for j in range(1, n + 1):
+            best = -np.inf
+            for i in range(n + 1):
+                if i != j and scores[b, i, j] > best:
+                    best = scores[b, i, j]
+            rivals -= 1
+            for i in range(n + 1):
+                rivals += i != j and scores[b, i, j] > best - 1.0
             if rivals >= limit:
                 break
         few[b], many[b] = (n, -1) if rivals < limit else (-1, n)
@@ -39,41 +43,19 @@ def part(scores, lengths, limit, few, many):
 
 
 @kernel
-def _rise(row, own, best):
-    for j in range(row.shape[0]):
-        x = np.float64(row[j])
-        best[j] = x if x > best[j] and j != own else best[j]
-
-
-@kernel
-def _near(row, own, best):
-    count = 0
-    for j in range(row.shape[0]):
-        count += (row[j] > best[j] - 1.0) & (j != own)
-    return count
-
-
-@kernel
-def lower(row, m):
-    """Subtract the largest entry, if it is finite; whether it is."""
-    top = _maximum(row, m)
-    if not (top > -np.inf and top < np.inf):
-        return False
-    for i in range(m):
-        row[i] -= top
-    return True
-
-
-@kernel
 def refresh(j, n, number, margin, score, words, sets, arcs, row):
     """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(n).
 
-    Also sets their masses; `row` becomes the values of all arcs.
+    Also sets their masses; `row` becomes the values of all arcs, the best being 0.  False if there is no candidate.
     """
     meet(j, number, words, sets)
     for i in range(n + 1):
         row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
-    lower(row, n + 1)
+    top = _maximum(row, n + 1)
+    if not (top > -np.inf and top < np.inf):
+        return False
+    for i in range(n + 1):
+        row[i] -= top
     t = -1.0  # Michelot: a lower bound of the threshold that rises
     before = np.inf
     while True:
@@ -96,6 +78,7 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
     word.count = c
     word.slack = margin
     word.threshold = _sparsemax(arcs[j], word.count, t)
+    return True
 
 
 @summing

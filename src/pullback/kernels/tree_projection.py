@@ -22,7 +22,7 @@ from pullback.kernels._vector import kernel
 from pullback.kernels.laminar import ARC, SET, WORD, contains, inflow, insert, meet, penalize, remove, start, uncross
 from pullback.kernels.subtour_dual import LIMIT, curvature, largest_penalty, minimize, newton
 from pullback.kernels.subtours import EDGE, NODE, is_feasible, separate
-from pullback.kernels.tree_columns import lift, lower, refresh, tilt, total
+from pullback.kernels.tree_columns import lift, refresh, tilt, total
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
@@ -109,9 +109,11 @@ def _columns(scores, n, score, words, sets, arcs, row):
         sum_of_scores = total(score[j], n + 1)
         forbidden |= sum_of_scores == -np.inf
         score[j, j] = -np.inf
-        if not lower(score[j], n + 1) or sum_of_scores != sum_of_scores:
+        found = refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+        if sum_of_scores != sum_of_scores or not found:
             return False, True
-        refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+        for i in range(n + 1):
+            score[j, i] = row[i]
     return True, forbidden
 
 

@@ -23,7 +23,7 @@ _ROUNDS = 10_000
 # A derivative needs the trees that the last rounds bring, a point does not: 1e-10 leaves it right to about 1e-11, and
 # where hundreds of non-projective trees mix, rounding may make ten times as many rounds of 1e-12.
 GAP, GAP_OF_DERIVATIVE = 1e-10, 1e-12
-_FEW_RIVALS, _FEW_TREES = 16, 24  # arcs that compete with the best into their words; about as many trees mix
+_FEW_RIVALS, _FEW_TREES = 20, 32  # arcs that compete with the best into their words; about as many trees mix
 
 
 # ---- by the better way for each example
@@ -42,10 +42,10 @@ def _project(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor
         report = (np.empty(batch), np.empty(batch, np.int64))
         rest = (False, single_root, start, GAP_OF_DERIVATIVE, _ROUNDS, *trees, *report)
         run(kernels.tree_mixture.sparsemap, scores, few, *rest, work=4 * size**2)
-        more = count > _FEW_TREES  # than expected
-        torch.where(more, lengths, many, out=many)
-        heads[more], count[more] = 0, 0
-    if peaked < batch or (many >= 0).any():
+        if int(count.max()) > _FEW_TREES:
+            more = count > _FEW_TREES
+            many[more], heads[more], count[more], peaked = lengths[more], 0, 0, 0
+    if peaked < batch:
         face = (instances(point, 2), instances(sets, 2))
         run(kernels.tree_projection.project, scores, many, single_root, *face, work=100 * size**2)
     return point, sets, heads, count
@@ -172,9 +172,12 @@ def _fake_by_trees(scores: Tensor, lengths: Tensor, *_: Any) -> tuple[Tensor, ..
 def _save_trees(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     scores, lengths, _, *ctx.kind, _ = inputs
     ctx.save_for_backward(scores, lengths, output[1], output[3])
+    ctx.set_materialize_grads(False)
 
 
-def _differentiate_by_trees(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Any, ...]:
+def _differentiate_by_trees(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if gradient is None:
+        return (None,) * 6
     scores, lengths, heads, count = ctx.saved_tensors
     return by_trees_backward(scores, lengths, heads, count, gradient, *ctx.kind), None, None, None, None, None
 
