@@ -22,8 +22,8 @@ lint: .venv/.installed-dev+experiments  ## style, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/.installed-bench  ## measure against the peers; CASES="trees simplex.entmax" selects
-	$(BIN)/python -m benchmarks $(CASES)
+bench: .venv/.installed-bench  ## measure against the peers; CASES="trees simplex.entmax" selects, DATA=folder for trees.parser
+	$(BIN)/python -m benchmarks $(CASES) $(if $(DATA),--data $(DATA))
 
 docs: .venv/.installed-docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

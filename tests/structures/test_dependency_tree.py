@@ -1,4 +1,4 @@
-"""Dependency trees beyond what every structure promises: the two ways to SparseMAP."""
+"""Mixtures of trees at the length of sentences, and the two ways to them: certificates in place of enumeration."""
 
 import pytest
 import torch
@@ -7,7 +7,84 @@ from torch.testing import assert_close
 import pullback as pb
 from pullback.structures import _tree_projections
 
-LENGTHS = torch.tensor([12, 12, 12, 7, 12, 0])
+KINDS = pytest.mark.parametrize(
+    ("projective", "single_root"),
+    [(False, False), (False, True), (True, False), (True, True)],
+    ids=["any roots", "one root", "projective, any roots", "projective, one root"],
+)
+LENGTHS = torch.tensor([20, 0, 13, 1])
+
+
+def sentences(projective, single_root, *, scale, dtype=torch.float64):
+    """Trees over sentences of different lengths in which some arcs are forbidden by a mask, some by a score of −∞."""
+    generator = torch.Generator().manual_seed(0)
+    scores = scale * torch.randn(4, 21, 21, generator=generator, dtype=torch.float64).to(dtype)
+    mask, score = torch.rand(2, 4, 21, 21, generator=generator) < 0.8
+    chain = torch.ones(21, 21).diagonal(1).diag_embed(1).bool()  # some tree there must be
+    trees = pb.DependencyTree(LENGTHS, mask | chain, projective, single_root)
+    return trees, scores.masked_fill(~(score | chain), -torch.inf)
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("scale", [10.0, 1.0, 0.1], ids=lambda scale: f"scale {scale:g}")
+def test_the_support_is_a_small_independent_mixture_with_a_certificate(projective, single_root, dtype, scale):
+    trees, scores = sentences(projective, single_root, scale=scale, dtype=dtype)
+    vertices, probabilities, count = trees.support(scores)
+    assert vertices.dtype == probabilities.dtype == dtype
+    used = torch.arange(vertices.shape[1]) < count[:, None]
+    assert ((probabilities > 0) == used).all() and (vertices[~used] == 0).all()
+    assert trees.contains(vertices.movedim(1, 0)).movedim(0, 1)[used].all()
+    rounding = 20 * torch.finfo(dtype).eps
+    assert_close(probabilities.sum(-1), torch.ones(4, dtype=dtype), atol=rounding, rtol=0)
+    point = torch.einsum("bm,bmij->bij", probabilities.double(), vertices.double())
+    assert_close(point, trees.sparsemap(scores).double(), atol=max(rounding, 1e-8 * scale), rtol=0)
+    rest = scores.double() - point
+    gap = trees.inner(rest, trees.argmax(rest)) - trees.inner(rest, point)
+    assert (gap <= 1e-6 * scores[scores.isfinite()].abs().max().clamp_min(1)).all()
+    for matrices, number in zip(vertices.double().flatten(2), count):
+        assert torch.linalg.matrix_rank(matrices[1:number] - matrices[0]) == number - 1
+
+
+@KINDS
+def test_the_probabilities_of_a_long_sentence_have_the_slope_of_the_point(projective, single_root):
+    """⟨g, Σ p z⟩ has the gradient of ⟨g, sparsemap⟩ where the trees in use span the face."""
+    trees, scores = sentences(projective, single_root, scale=1.0)
+    scores.requires_grad_()
+    vertices, probabilities, _ = trees.support(scores)
+    weight = torch.randn(scores.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    (through_trees,) = torch.autograd.grad((probabilities * (vertices * weight[:, None]).sum((-2, -1))).sum(), scores)
+    (direct,) = torch.autograd.grad((trees.sparsemap(scores) * weight).sum(), scores)
+    assert_close(through_trees, direct, atol=1e-9, rtol=0)
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_warm_start_saves_rounds_and_leads_to_the_same_point(projective, single_root, dtype):
+    trees, scores = sentences(projective, single_root, scale=0.1, dtype=dtype)
+    cold = trees.project(scores)
+    nearby = scores + 1e-4 * torch.randn(scores.shape, generator=torch.Generator().manual_seed(2)).to(dtype)
+    warm, fresh = trees.project(nearby, start=cold.vertices), trees.project(nearby)
+    assert warm.converged.all() and warm.iterations.sum() < 0.5 * fresh.iterations.sum()
+    point = torch.einsum("bm,bmij->bij", warm.probabilities, warm.vertices)
+    assert_close(point, trees.sparsemap(nearby), atol=1e-8 if dtype == torch.float64 else 1e-6, rtol=0)
+
+
+def test_a_start_may_hold_anything():
+    """Trees that are forbidden or repeated, other trees' heads, padding: whatever is of no use is passed over."""
+    trees, scores = sentences(True, False, scale=0.1)
+    found = trees.project(scores)
+    start = torch.cat(
+        [found.vertices, found.vertices, pb.DependencyTree(LENGTHS).argmax(-scores.abs()).unsqueeze(1)], 1
+    )
+    start[2] = torch.randint(2, start[2].shape, generator=torch.Generator().manual_seed(3))
+    assert_close(torch.stack([p.sum() for p in trees.project(scores, start).probabilities]), torch.ones(4).double())
+    assert (trees.project(scores, start).iterations[[0, 1, 3]] == 1).all()
+    with pytest.raises(ValueError, match=r"start has shape \(4, 21, 21\); expected .*\(4, 21, 21, 21\)"):
+        trees.project(scores, start=scores)
+
+
+WORDS = torch.tensor([12, 12, 12, 7, 12, 0])
 SCALES = torch.tensor([10.0, 0.5, 4.0, 10.0, 1.0, 1.0], dtype=torch.float64)
 
 
@@ -19,11 +96,11 @@ def mixed_batch(dtype=torch.float64):
 
 @pytest.mark.parametrize("single_root", [False, True])
 def test_peaked_examples_go_by_trees_and_flat_ones_by_cuts_to_the_same_points(single_root, monkeypatch):
-    trees, scores = pb.DependencyTree(LENGTHS, single_root=single_root), mixed_batch().requires_grad_()
+    trees, scores = pb.DependencyTree(WORDS, single_root=single_root), mixed_batch().requires_grad_()
     weights = torch.randn(6, 13, 13, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
     def both():
-        point, _, _, count = _tree_projections.project(scores, LENGTHS, single_root)
+        point, _, _, count = _tree_projections.project(scores, WORDS, single_root)
         (gradient,) = torch.autograd.grad((point * weights).sum(), scores)
         return count, point, gradient
 
@@ -42,9 +119,9 @@ def test_peaked_examples_go_by_trees_and_flat_ones_by_cuts_to_the_same_points(si
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_way_of_an_example_does_not_depend_on_its_batch(dtype):
     scores = mixed_batch(dtype)
-    together = pb.DependencyTree(LENGTHS).sparsemap(scores)
+    together = pb.DependencyTree(WORDS).sparsemap(scores)
     for b in range(6):
-        alone = pb.DependencyTree(LENGTHS[b]).sparsemap(scores[b])
+        alone = pb.DependencyTree(WORDS[b]).sparsemap(scores[b])
         assert torch.equal(together[b], alone)
 
 
