@@ -129,3 +129,20 @@ def test_the_derivative_is_right_whichever_way_was_taken():
     scores = mixed_batch()[:, :6, :6].contiguous().requires_grad_()
     assert torch.autograd.gradcheck(pb.DependencyTree().sparsemap, scores)
     assert torch.autograd.gradgradcheck(pb.DependencyTree().sparsemap, scores)
+
+
+@pytest.mark.parametrize("penalty", [1e6, 1e9])
+@pytest.mark.parametrize("projective", [False, True])
+def test_a_large_price_that_all_trees_pay_does_not_blur_the_face(projective, penalty):
+    """Taking it from all root arcs makes a single root dear and nothing else."""
+    scores = (1024 * torch.randn(16, 9, 9, generator=torch.Generator().manual_seed(0))).round().double() / 512
+    priced = scores.clone()
+    priced[:, 0] -= penalty
+    weight = torch.randn(16, 9, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    answers = []
+    for single_root, given in ((False, priced), (True, scores)):
+        given = given.clone().requires_grad_()
+        point = pb.DependencyTree(projective=projective, single_root=single_root).sparsemap(given)
+        answers.append((point, *torch.autograd.grad((point * weight).sum(), given)))
+    for found, expected in zip(*answers):
+        assert_close(found, expected, atol=1e-5, rtol=0)

@@ -12,6 +12,7 @@ from pullback.structures._projection import ConvergenceError, ConvergenceWarning
 from pullback.structures._structure import MissingCapability
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.oracle import Oracle
+from pullback.structures.subset import Subset
 from reference.active_set import face_projector, permutations, project, subsets
 from reference.trees import arcs, enumerate_trees
 
@@ -265,3 +266,12 @@ def test_bad_input_is_named():
         Oracle(structure.best, max_iterations=0)
     with pytest.raises(MissingCapability, match="Oracle cannot list its vertices"):
         structure.enumerate((6,))
+
+
+def test_a_start_that_is_no_vertex_is_refused_or_passed_over():
+    scores = torch.tensor([[1.0, 0.9, 0.2]])
+    found = Subset(1).project(scores, start=torch.tensor([[[1.0, 1.0, 0.0], [0.3, 0.3, 0.4]]]))
+    mixed = (found.probabilities.unsqueeze(-1) * found.vertices).sum(1)
+    assert_close(mixed, Subset(1).sparsemap(scores))
+    with pytest.raises(ValueError, match="start holds numbers other than 0 and 1"):
+        Oracle(Subset(1).argmax).project(scores, start=torch.full((1, 1, 3), 0.5))

@@ -66,6 +66,23 @@ def test_a_dispatch_mode_sees_the_operators():
     assert "pullback.sparsemax.default" in watch.seen and "pullback.sparsemax_backward.default" in watch.seen
 
 
+def test_tensors_without_data_give_shapes():
+    for structure, shape in ((pb.Categorical(), (3, 5)), (pb.DependencyTree(), (3, 6, 6))):
+        scores = torch.randn(shape, device="meta")
+        assert structure.sparsemap(scores).shape == shape and structure.sparsemap(scores).is_meta
+
+
+def test_a_profile_lists_the_operators():
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        pb.Categorical().sparsemap(torch.randn(3, 5))
+    assert "pullback::sparsemax" in {event.key for event in profile.key_averages()}
+
+
+def test_negated_views_are_read_with_their_sign():
+    scores = torch.randn(3, 6, 6)
+    assert_close(pb.DependencyTree().argmax(torch._neg_view(scores)), pb.DependencyTree().argmax(-scores))
+
+
 def test_a_trace_keeps_the_operators():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit is deprecated

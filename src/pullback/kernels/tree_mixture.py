@@ -34,8 +34,8 @@ _Active = namedtuple("_Active", ["trees", "factor", "weights", "kept", "trial"])
 # Eisner's chart and stack or what is contracted.
 _Workspace = namedtuple("_Workspace", ["scores", "mixture", "rest", "chart", "stack", "contraction"])
 
-# Trees whose score under s − μ is this close to the best belong to the face, relative to the largest score in them.
-_TIE = 1e-8
+_TIE = 1e-8  # trees whose score under s − μ is this close to the best belong to the face
+_ROUNDING = 1e-15  # of a score, relative to the largest in any tree that was met
 
 
 @kernel
@@ -162,7 +162,7 @@ def _load(scores, n, out):
 
 @kernel
 def _magnitude(scores, n, tree, unit):
-    """The largest absolute score in a tree, at least `unit`: the unit of tolerances.
+    """The largest absolute score in a tree, at least `unit`: the unit of rounding.
 
     Arcs that no tree wants do not count, however low their scores are.
     """
@@ -217,11 +217,17 @@ def _project(work, n, projective, single_root, tolerance, max_iterations, active
         unit = _magnitude(work.scores, n, trees[count], unit)
         if count > 0:
             gap = _advantage(work.rest, n, trees[count], trees[0])
-            if gap <= tolerance * unit or iteration == max_iterations:
+            if gap <= tolerance + _ROUNDING * n * unit or iteration == max_iterations:
                 break
         value = _introduce(work.scores, n, trees, active.factor, count)
         count, useful = active_set.add(
-            active.factor, active.weights, active.kept, active.trial, count, value, 0.5 * tolerance * unit
+            active.factor,
+            active.weights,
+            active.kept,
+            active.trial,
+            count,
+            value,
+            0.5 * (tolerance + _ROUNDING * n * unit),
         )
         _compacted(active, count)
         if not useful:
@@ -253,9 +259,8 @@ def sparsemap(
     where they are −1; k may be 0.  point (batch, N, N); heads (batch, capacity, N) and probabilities (batch, capacity),
     zero from count[b] on.  There are never more than
     n² − n + 1 trees; those beyond the capacity are counted but not written.  Stops when the gap, which is
-    ⟨s − μ, argmax(s − μ) − μ⟩, is at most tolerance · max(1, max |s|) over the arcs of the trees that were met, each
-    relative to the best arc into its word.  An iteration costs O(count² + count · n) and an argmax, O(n²) or projective
-    O(n³).
+    ⟨s − μ, argmax(s − μ) − μ⟩, is at most `tolerance` and what rounding adds to it.  An iteration costs O(count² +
+    count · n) and an argmax, O(n²) or projective O(n³).
     """
     size = scores.shape[1]
     work = _workspace(size)
@@ -368,7 +373,7 @@ def sparsemap_backward(scores, lengths, projective, single_root, heads, count, g
         for t in range(count[b]):
             unit = _magnitude(work.scores, n, heads[b, t], unit)
         active, trees = _expose(work, n, heads[b, : count[b]], active)
-        active, trees = _span(work, n, projective, single_root, _TIE * unit, active, trees)
+        active, trees = _span(work, n, projective, single_root, _TIE + 10.0 * _ROUNDING * n * unit, active, trees)
         _tangent(gradient[b], active, trees, n, work.mixture)
         for head in range(n + 1):
             for m in range(1, n + 1):

@@ -55,7 +55,7 @@ def operator(
     recorded = operation if backward is None else _recorded(on_host, save, backward)
 
     def call(*arguments: Any) -> Any:
-        if _nobody_watches() and all(type(a) in _PLAIN for a in arguments):
+        if _nobody_watches() and all(type(a) in _PLAIN for a in arguments) and not arguments[0].is_meta:
             records = torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
             return recorded(*arguments) if records else on_host(*arguments)
         if forward_ad._current_level >= 0 and any(_has_tangent(a) for a in arguments):
@@ -73,17 +73,20 @@ def operator(
 
 
 def _nobody_watches() -> bool:
-    """Whether no compiler, tracer, function transform or dispatch mode wants to see the operators that run.
+    """Whether no compiler, tracer, profiler, function transform or mode wants to see the operators that run.
 
-    Then the dispatcher has nothing to add, and the kernel can be called without it, which takes half the time.
+    Then the kernel can be called without the dispatcher, which takes half the time.
     """
     return not (torch.compiler.is_compiling() or forward_ad._current_level >= 0 or any(ask() for ask in _WATCHERS))
 
 
 # Not in torch's public interface: where one of these cannot be asked, somebody may be watching.
-_WATCHERS: tuple[Callable[[], Any], ...] = tuple(
-    getattr(torch._C, name, lambda: True)
-    for name in ("_get_tracing_state", "_are_functorch_transforms_active", "_len_torch_dispatch_stack")
+_WATCHERS: tuple[Callable[[], Any], ...] = (
+    getattr(torch._C, "_get_tracing_state", lambda: True),
+    getattr(torch._C, "_are_functorch_transforms_active", lambda: True),
+    getattr(torch._C, "_len_torch_dispatch_stack", lambda: True),
+    getattr(torch._C, "_len_torch_function_stack", lambda: True),
+    getattr(torch.autograd, "_profiler_enabled", lambda: True),
 )
 
 
@@ -124,12 +127,12 @@ def _on_host(compute: Callable[..., Any]) -> Callable[..., Any]:
         first = arguments[0]  # every operator begins with the tensor that says where and in what its outputs are
         dtype = first.dtype
         if first.device.type == "cpu" and dtype not in _HALF:
-            return compute(*[a.contiguous() if isinstance(a, Tensor) else a for a in arguments])
+            return compute(*[a.resolve_neg().contiguous() if isinstance(a, Tensor) else a for a in arguments])
 
         def home(a: Any) -> Any:
             if not isinstance(a, Tensor):
                 return a
-            return a.to("cpu", torch.float32 if a.dtype in _HALF else a.dtype).contiguous()
+            return a.to("cpu", torch.float32 if a.dtype in _HALF else a.dtype).resolve_neg().contiguous()
 
         def away(a: Tensor) -> Tensor:
             return a.to(first.device, dtype if dtype in _HALF and a.dtype == torch.float32 else a.dtype)

@@ -188,6 +188,8 @@ class _Search:
     def begin(self, start: Tensor) -> None:
         """The projection onto the hull of the given vertices."""
         check_start(start, self.batch_shape, self.event)
+        if not bool(((start == 0) | (start == 1)).all()):
+            raise ValueError("start holds numbers other than 0 and 1; expected vertices.")
         pool = start.detach().to("cpu", torch.float64).reshape(self.batch, -1, self.parts).numpy().astype(self.dtype)
         pool[~pool.any(-1)] = np.nan  # padding
         self.resize(max(self.weights.shape[1], min(pool.shape[1], self.parts + 1) + 1))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pullback.structures._bridge import check
 from pullback.structures._maximum_entropy import maximum_entropy
-from pullback.structures._projection import Projection, moving_point, project
+from pullback.structures._projection import Projection, check_start, moving_point, project
 
 
 class MissingCapability(TypeError):
@@ -62,7 +62,7 @@ class Structure(ABC):
         """The SparseMAP solution with the vertices it mixes, its gap, and how many rounds the active-set method took.
 
         `start` (*batch, k, *event) holds vertices to begin with, padded with zeros: those of the solution for scores
-        nearby save most rounds.
+        nearby save most rounds.  What is no vertex is passed over.
         """
         return self._project(self.restrict(scores).detach(), start=start)
 
@@ -113,6 +113,11 @@ class Structure(ABC):
         return per_example.reshape(per_example.shape + (1,) * self.event_dims)
 
     def _project(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Projection:
+        if start is not None:
+            at = scores.dim() - self.event_dims
+            check_start(start, scores.shape[:at], scores.shape[at:])
+            is_vertex = self.contains(start.movedim(at, 0)).movedim(0, at)
+            start = start.masked_fill(~self.widen(is_vertex), 0)
         return project(self.argmax, scores, self.event_dims, spanning=spanning, start=start)
 
 

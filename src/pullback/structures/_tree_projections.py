@@ -39,12 +39,12 @@ def _project(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor
     if peaked > 0:
         start, probabilities = np.empty((batch, 0, size), np.int16), np.empty((batch, _FEW_TREES))
         trees = (instances(point, 2), instances(heads, 2), probabilities, instances(count, 0))
-        report = (np.empty(batch), np.empty(batch, np.int64))
-        rest = (False, single_root, start, GAP_OF_DERIVATIVE, _ROUNDS, *trees, *report)
+        gap, rounds = np.zeros(batch), np.empty(batch, np.int64)
+        rest = (False, single_root, start, GAP_OF_DERIVATIVE, _ROUNDS, *trees, gap, rounds)
         run(kernels.tree_mixture.sparsemap, scores, few, *rest, work=4 * size**2)
-        if int(count.max()) > _FEW_TREES:
-            more = count > _FEW_TREES
-            many[more], heads[more], count[more], peaked = lengths[more], 0, 0, 0
+        if int(count.max()) > _FEW_TREES or gap.max() > GAP:  # cuts are right for them too
+            others = (count > _FEW_TREES) | torch.from_numpy(gap > GAP).reshape(count.shape)
+            many[others], heads[others], count[others], peaked = lengths[others], 0, 0, 0
     if peaked < batch:
         face = (instances(point, 2), instances(sets, 2))
         run(kernels.tree_projection.project, scores, many, single_root, *face, work=100 * size**2)
@@ -152,7 +152,7 @@ def _by_trees(
     report = (instances(count, 0), instances(gap, 0), instances(iterations, 0))
     rest = (projective, single_root, instances(start, 2), tolerance, _ROUNDS, *outputs, *report)
     run(kernels.tree_mixture.sparsemap, scores, lengths, *rest, work=20 * size**3)
-    if (iterations >= _ROUNDS).any() and not is_certified(gap, scores, point).all():
+    if not is_certified(gap, scores, point).all():
         warnings.warn(f"SparseMAP over trees stopped at a gap of {gap.max():.1e}.", ConvergenceWarning, stacklevel=2)
     return point, heads, probabilities, count, gap, iterations
 
@@ -197,8 +197,12 @@ by_trees = operator(
 
 
 def is_certified(gap: Tensor, scores: Tensor, point: Tensor) -> Tensor:
-    """Whether a gap is small beside the scores that the point uses."""
-    return gap <= 1e-6 * scores.masked_fill(point == 0, 0).abs().amax((-2, -1)).clamp_min(1)
+    """Whether a gap is as small as rounding allows, given the scores that the point uses beside each column's best."""
+    if not (gap > 1e-9).any():
+        return torch.ones_like(gap, dtype=torch.bool)
+    used = scores.double().masked_fill(point == 0, -torch.inf)
+    below = (used - used.amax(-2, keepdim=True)).masked_fill(point == 0, 0).abs().amax((-2, -1))
+    return gap <= 1e-9 + 1e-14 * scores.shape[-1] * below
 
 
 def no_trees(lengths: Tensor, size: int) -> Tensor:
