@@ -41,7 +41,7 @@ def _project(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor
         trees = (instances(point, 2), instances(heads, 2), probabilities, instances(count, 0))
         gap, rounds = np.zeros(batch), np.empty(batch, np.int64)
         rest = (False, single_root, start, GAP_OF_DERIVATIVE, _ROUNDS, *trees, gap, rounds)
-        run(kernels.tree_mixture.sparsemap, scores, few, *rest, work=4 * size**2)
+        run(kernels.tree_mixture.sparsemap, scores, few, *rest, work=50 * size**2)
         if int(count.max()) > _FEW_TREES or gap.max() > GAP:  # cuts are right for them too
             others = (count > _FEW_TREES) | torch.from_numpy(gap > GAP).reshape(count.shape)
             many[others], heads[others], count[others], peaked = lengths[others], 0, 0, 0
@@ -100,7 +100,7 @@ def _project_backward(
     if peaked > 0:
         rest = (False, single_root, instances(heads, 2), instances(count, 0))
         arrays = (instances(gradient, 2), instances(product, 2))
-        words, work = torch.where(few, lengths, -1), 4 * scores.shape[-1] ** 2
+        words, work = torch.where(few, lengths, -1), 20 * scores.shape[-1] ** 2
         run(kernels.tree_mixture.sparsemap_backward, scores, words, *rest, *arrays, work=work)
     if peaked < few.numel():
         face = (instances(point, 2), instances(sets, 2), instances(product, 2))
