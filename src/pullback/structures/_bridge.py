@@ -55,7 +55,7 @@ def operator(
     recorded = operation if backward is None else _recorded(on_host, save, backward)
 
     def call(*arguments: Any) -> Any:
-        if _nobody_watches() and all(type(a) in _PLAIN for a in arguments) and not arguments[0].is_meta:
+        if _nobody_watches() and _PLAIN.issuperset(map(type, arguments)) and not arguments[0].is_meta:
             records = torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
             return recorded(*arguments) if records else on_host(*arguments)
         if forward_ad._current_level >= 0 and any(_has_tangent(a) for a in arguments):
@@ -77,17 +77,23 @@ def _nobody_watches() -> bool:
 
     Then the kernel can be called without the dispatcher, which takes half the time.
     """
-    return not (torch.compiler.is_compiling() or forward_ad._current_level >= 0 or any(ask() for ask in _WATCHERS))
+    return not (
+        torch.compiler.is_compiling()
+        or forward_ad._current_level >= 0
+        or _tracing()
+        or _transforms()
+        or _dispatch_modes()
+        or _function_modes()
+        or _profiling()
+    )
 
 
 # Not in torch's public interface: where one of these cannot be asked, somebody may be watching.
-_WATCHERS: tuple[Callable[[], Any], ...] = (
-    getattr(torch._C, "_get_tracing_state", lambda: True),
-    getattr(torch._C, "_are_functorch_transforms_active", lambda: True),
-    getattr(torch._C, "_len_torch_dispatch_stack", lambda: True),
-    getattr(torch._C, "_len_torch_function_stack", lambda: True),
-    getattr(torch.autograd, "_profiler_enabled", lambda: True),
-)
+_tracing: Callable[[], Any] = getattr(torch._C, "_get_tracing_state", lambda: True)
+_transforms: Callable[[], Any] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_dispatch_modes: Callable[[], Any] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: True)
+_function_modes: Callable[[], Any] = getattr(torch._C, "_len_torch_function_stack", lambda: True)
+_profiling: Callable[[], Any] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 
 
 def _recorded(
