@@ -93,7 +93,7 @@ def _exchange(factor, weights, kept, trial, count):
     """
     _copy(factor[count], trial, count)
     _solve_transposed(factor, trial, count)
-    step, leaving = np.inf, 0
+    step, leaving = np.inf, np.int64(0)  # no literals: Numba would compile the callees for each
     for i in range(count):
         if trial[i] > 1e-12 and weights[i] < step * trial[i]:
             step, leaving = weights[i] / trial[i], i
@@ -116,7 +116,7 @@ def settle(factor, weights, kept, trial, count):
         for i in range(count):
             trial[i] = values[i] + tilt * ones[i]
         _solve_transposed(factor, trial, count)
-        step, leaving = 1.0, -1
+        step, leaving = 1.0, np.int64(-1)
         for i in range(count):
             if trial[i] <= _NEGLIGIBLE:
                 ratio = weights[i] / (weights[i] - trial[i]) if weights[i] > trial[i] else 0.0

@@ -152,7 +152,7 @@ def arborescence(work, n, single_root, heads):
     for start in range(1, n + 1):
         if slot[start] != start or state[start] != _NEW:
             continue
-        path[0], length = start, 1
+        path[0], length = start, np.int64(1)  # not a literal, for which `_contract` would be compiled again
         state[start] = _ON_PATH
         while True:
             last = path[length - 1]

@@ -183,7 +183,7 @@ def _allowed(scores, n, tree):
 @kernel
 def _begin(work, n, heads, active):
     """Loads the given trees, except those forbidden or dependent, and mixes them: (active trees, count)."""
-    count = 0
+    count = np.int64(0)  # not a literal, for which Numba would compile the callees a second time
     for given in range(len(heads)):
         if _allowed(work.scores, n, heads[given]):
             if count == len(active.weights):
@@ -264,7 +264,7 @@ def sparsemap(
     """
     size = scores.shape[1]
     work = _workspace(size)
-    active = _active(64, size)
+    active = _active(np.int64(64), size)
     for b in range(lo, hi):
         n = lengths[b]
         if n < 0:
@@ -360,7 +360,7 @@ def sparsemap_backward(scores, lengths, projective, single_root, heads, count, g
     """
     size = scores.shape[1]
     work = _workspace(size)
-    active = _active(64, size)
+    active = _active(np.int64(64), size)
     for b in range(lo, hi):
         n = lengths[b]
         if n < 0:

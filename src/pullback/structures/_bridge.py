@@ -176,16 +176,22 @@ def instances(tensor: Tensor, event_dims: int) -> NDArray[Any]:
 def over_batch(kernel: Kernel, *arguments: Any, batch: int, work: float) -> int:
     """What `kernel(*arguments, lo, hi)` reports over `range(batch)`: the first instance it could not solve, or −1.
 
-    `work` estimates the nanoseconds in all: below 0.3 ms a second thread costs more than it brings.  Each instance
-    is computed by one thread, so the answer does not depend on how many there are.
+    `work` estimates the nanoseconds in all: below 0.3 ms a second thread costs more than it brings; from 2 ms on the
+    batch is cut into pieces, of which each thread takes one after the other.  Each instance is computed by one thread,
+    so the answer does not depend on how many there are.
     """
     threads = min(torch.get_num_threads(), batch) if work >= 300_000 else 1
     if threads == 1:
         return int(kernel(*arguments, 0, batch))
-    cuts = [batch * i // threads for i in range(threads + 1)]
-    jobs = [_pool().submit(kernel, *arguments, lo, hi) for lo, hi in itertools.pairwise(cuts[1:])]
-    reports = [kernel(*arguments, 0, cuts[1]), *(job.result() for job in jobs)]
-    return next((int(report) for report in reports if report != -1), -1)
+    pieces = min(threads * (4 if work >= 2_000_000 else 1), batch)
+    left = iter(range(pieces))  # several threads may draw from it
+
+    def work_off() -> list[tuple[int, int]]:
+        return [(i, int(kernel(*arguments, batch * i // pieces, batch * (i + 1) // pieces))) for i in left]
+
+    jobs = [_pool().submit(work_off) for _ in range(threads - 1)]
+    reports = sorted(itertools.chain(work_off(), *(job.result() for job in jobs)))
+    return next((report for _, report in reports if report != -1), -1)
 
 
 _threads: ThreadPoolExecutor | None = None

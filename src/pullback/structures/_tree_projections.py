@@ -32,7 +32,7 @@ _FEW_RIVALS, _FEW_TREES = 20, 32  # arcs that compete with the best into their w
 def _project(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor, ...]:
     point, sets, heads, count = _fake_project(scores, lengths, single_root)
     for output in (sets, heads, count):  # the face is written in one form only
-        output.zero_()
+        output.numpy().fill(0)  # torch would leave a thread spinning on the core that the kernel needs
     few, many = torch.empty_like(lengths), torch.empty_like(lengths)
     batch, size, words = lengths.numel(), scores.shape[-1], (instances(few, 0), instances(many, 0))
     peaked = kernels.tree_columns.part(instances(scores, 2), instances(lengths, 0), _FEW_RIVALS, *words)
