@@ -132,7 +132,7 @@ def _on_host(compute: Callable[..., Any]) -> Callable[..., Any]:
     def anywhere(*arguments: Any) -> Any:
         first = arguments[0]  # every operator begins with the tensor that says where and in what its outputs are
         dtype = first.dtype
-        if first.device.type == "cpu" and dtype not in _HALF:
+        if first.is_cpu and dtype not in _HALF:
             return compute(*[a.resolve_neg().contiguous() if isinstance(a, Tensor) else a for a in arguments])
 
         def home(a: Any) -> Any:

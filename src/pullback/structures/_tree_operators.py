@@ -26,10 +26,14 @@ def arcs_in_use(lengths: Tensor, size: int) -> Tensor:
     return inside.unsqueeze(-1) & words.unsqueeze(-2) & (nodes.unsqueeze(-1) != nodes)
 
 
-def run(kernel: Kernel, scores: Tensor, lengths: Tensor, *rest: Any, work: float) -> None:
-    """A kernel over a batch of trees, with `work` nanoseconds for each, or an error naming the example it failed at."""
-    batch = lengths.numel()
-    failed = over_batch(kernel, instances(scores, 2), instances(lengths, 0), *rest, batch=batch, work=work * batch)
+def run(kernel: Kernel, scores: Tensor, lengths: Tensor, *rest: Any, work: float) -> NDArray[np.int64]:
+    """A kernel over a batch of trees, with `work` nanoseconds for each, or an error naming the example it failed at.
+
+    Returns the lengths as the kernel has read them.
+    """
+    words = instances(lengths, 0)
+    batch = len(words)
+    failed = over_batch(kernel, instances(scores, 2), words, *rest, batch=batch, work=work * batch)
     if failed <= -2:
         raise ConvergenceError(f"DependencyTree: the projection of {name_example(-2 - failed, lengths.shape)} failed.")
     if failed >= 0:
@@ -38,6 +42,7 @@ def run(kernel: Kernel, scores: Tensor, lengths: Tensor, *rest: Any, work: float
         if used.isnan().any() or (used == torch.inf).any():
             raise ValueError(f"DependencyTree: the scores of {example} contain NaN or +inf; expected numbers or -inf.")
         raise ValueError(f"DependencyTree: {example} has no tree: not every word is reachable by arcs above -inf.")
+    return words
 
 
 # ---- argmax, samples, the k best
@@ -47,16 +52,20 @@ def _argmax(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool
     size = scores.shape[-1]
     heads = np.empty((lengths.numel(), size), np.int64)
     kernel = kernels.eisner.argmax if projective else kernels.arborescence.argmax
-    run(kernel, scores, lengths, single_root, heads, work=size**3 if projective else 4 * size**2)
-    return _arcs(heads, lengths, scores)
+    words = run(kernel, scores, lengths, single_root, heads, work=size**3 if projective else 4 * size**2)
+    return _write_arcs(heads, words, torch.empty_like(scores))
+
+
+def _write_arcs(heads: NDArray[Any], words: NDArray[np.int64], matrix: Tensor) -> Tensor:
+    """Heads (instances, n + 1) of sentences with so many words, as arcs in `matrix`, which is returned."""
+    kernels.heads.write_arcs(heads, words, instances(matrix, 2), 0, len(heads))
+    return matrix
 
 
 def _arcs(heads: NDArray[Any], lengths: Tensor, like: Tensor) -> Tensor:
     """Heads (instances, n + 1) as arc matrices (*lengths.shape, n + 1, n + 1), in the dtype of `like`."""
     size = heads.shape[-1]
-    matrix = like.new_empty(*lengths.shape, size, size)
-    kernels.heads.write_arcs(heads, instances(lengths, 0), instances(matrix, 2), 0, len(heads))
-    return matrix
+    return _write_arcs(heads, instances(lengths, 0), like.new_empty(*lengths.shape, size, size))
 
 
 def _fake_arcs(like: Tensor, heads: Tensor, lengths: Tensor) -> Tensor:

@@ -54,7 +54,9 @@ class DependencyTree(LogLinear):
 
     def argmax(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
-        return trees.argmax(scores.detach(), lengths, self.projective, self.single_root)
+        if scores.requires_grad:
+            scores = scores.detach()
+        return trees.argmax(scores, lengths, self.projective, self.single_root)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective or peaked."""
