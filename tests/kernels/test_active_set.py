@@ -141,8 +141,7 @@ def test_forbidden_parts_are_never_touched(vertices):
     scores[random.random(scores.shape) < 0.3] = -np.inf
     feasible = [not vertices[:, np.isneginf(s)].any(1).all() for s in scores]
     scores = scores[feasible]
-    if not len(scores):
-        pytest.skip("no vertex avoids a forbidden part")
+    assert len(scores)
     state = solve(scores, vertices)
     assert (state.status == CONVERGED).all()
     for s, point in zip(scores, state.point):

@@ -5,19 +5,15 @@ returns the first instance it could not solve, or -1.  It never needs to know wh
 is.  The modules load at first use, so that importing the library does not import Numba.
 """
 
-import functools
 import importlib
 import importlib.util
 from types import ModuleType
 
-from pullback.kernels import _collector
+from pullback.kernels._collector import load_numba
 
 
 def __getattr__(name: str) -> ModuleType:
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    _load_numba()
+    load_numba()
     return importlib.import_module(f"{__name__}.{name}")
-
-
-_load_numba = functools.cache(_collector.load_numba)

@@ -4,6 +4,7 @@ Both make hundreds of thousands of objects and hardly any garbage.  Searching th
 over takes a third of the time to load and a fifth of that to compile.
 """
 
+import functools
 import gc
 import os
 import threading
@@ -45,8 +46,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_wake_for_good)
 
 
+@functools.cache
 def load_numba() -> None:
-    """Loads Numba with all that it would load at its first compilation."""
+    """Loads Numba, once, with all that it would load at its first compilation."""
     rest()
     try:
         from numba.core import event

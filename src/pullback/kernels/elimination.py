@@ -238,10 +238,10 @@ Workspace = namedtuple(
 
 @kernel
 def workspace(size):
-    """Sums that come several at a time read rows that were never written.
+    """Room for a group of sentences of less than `size` words.
 
-    Nobody uses what they give, but other numbers than zero may be subnormal there, and arithmetic on those is a hundred
-    times slower.
+    Sums that come several at a time read rows that were never written.  Nobody uses what they give, but other numbers
+    than zero may be subnormal there, and arithmetic on those is a hundred times slower.
     """
     shape, few = (size + ACROSS, size, LANES), (WORDS, size + ACROSS, LANES)
     x = np.empty(shape)

@@ -15,17 +15,17 @@ MARGIN = 1.0  # the least slack of a new list, divided by the size of the suppor
 
 
 @kernel
-def part(scores, lengths, most, few, many):
+def part_by_rivals(scores, lengths, most, per_word, few, many):
     """Parts the instances by their rivals: arcs that come within 1 of the best into the same word, not counting those.
 
-    few, many (batch,): the length in one of them, -1 in the other; few are fewer than `most`, and than 4 for 5 words.
+    few, many (batch,): the length in one of them, -1 in the other; few are fewer than `most`, and than `per_word` n.
     No arc but the best and their rivals has mass before there are cuts, and about as many trees mix.  Returns how many
     instances have few.
     """
     total = 0
     for b in range(scores.shape[0]):
         n = lengths[b]
-        limit = min(most, 0.8 * n)
+        limit = min(most, per_word * n)
         rivals = 0
         for j in range(1, n + 1):
             best = -np.inf

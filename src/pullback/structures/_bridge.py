@@ -40,8 +40,7 @@ def operator(
 
     `compute` sees contiguous tensors in host memory, in float32 or float64; its outputs go back to the device and the
     dtype of the inputs.  `fake` gives empty outputs of the right shape.  `backward(ctx, *gradients)` and `save(ctx,
-    inputs, output)` are those of `torch.library.register_autograd`; without them no input may
-    require grad.
+    inputs, output)` are those of `torch.library.register_autograd`; without them no input may require grad.
     """
     name = schema.split("(")[0]
     on_host = _on_host(compute)

@@ -23,7 +23,8 @@ _ROUNDS = 10_000
 # A derivative needs the trees that the last rounds bring, a point does not: 1e-10 leaves it right to about 1e-11, and
 # where hundreds of non-projective trees mix, rounding may make ten times as many rounds of 1e-12.
 GAP, GAP_OF_DERIVATIVE = 1e-10, 1e-12
-_FEW_RIVALS, _FEW_TREES = 20, 32  # arcs that compete with the best into their words; about as many trees mix
+_FEW_RIVALS, _FEW_PER_WORD = 20, 0.8  # arcs that compete with the best into their words; about as many trees mix
+_FEW_TREES = 32
 
 
 # ---- by the better way for each example
@@ -35,7 +36,8 @@ def _project(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor
         output.numpy().fill(0)  # torch would leave a thread spinning on the core that the kernel needs
     few, many = torch.empty_like(lengths), torch.empty_like(lengths)
     batch, size, words = lengths.numel(), scores.shape[-1], (instances(few, 0), instances(many, 0))
-    peaked = kernels.tree_columns.part(instances(scores, 2), instances(lengths, 0), _FEW_RIVALS, *words)
+    limits = (_FEW_RIVALS, _FEW_PER_WORD)
+    peaked = kernels.tree_columns.part_by_rivals(instances(scores, 2), instances(lengths, 0), *limits, *words)
     if peaked > 0:
         start, probabilities = np.empty((batch, 0, size), np.int16), np.empty((batch, _FEW_TREES))
         trees = (instances(point, 2), instances(heads, 2), probabilities, instances(count, 0))
