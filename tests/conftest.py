@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 # Numba's cache does not see changes in the functions that a kernel calls, and is not safe against two processes that
 # add to the same file: so there is one for each state of the kernels' sources and each pytest-xdist worker.
 ROOT = Path(__file__).parents[1]
-SOURCES = b"".join(path.read_bytes() for path in sorted((ROOT / "src" / "pullback" / "kernels").glob("*.py")))
+SOURCES = b"".join(path.read_bytes() for path in sorted((ROOT / "src" / "pullback" / "kernels").rglob("*.py")))
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
 CACHE = ROOT / ".pytest_cache" / "numba" / hashlib.sha256(SOURCES).hexdigest()[:12] / WORKER
 os.environ.setdefault("NUMBA_CACHE_DIR", str(CACHE))

@@ -12,15 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "pullback"
 ROOMS = ("kernels", "structures", "regularizers", "descents", "estimators", "experiments")  # each sees those before it
 NEVER_IN_KERNELS = {"torch"}
 
-# Members do not import each other, except within these groups, whose files are one algorithm between them.
-WORK_TOGETHER = (
-    {"estimators.surrogate", "estimators.spigot"},
-    {"kernels.semirings", "kernels.eisner", "kernels.eisner_topk", "kernels.inside_outside"},
-    {"kernels.eisner", "kernels.arborescence", "kernels.active_set", "kernels.tree_mixture"},
-    {"kernels.elimination", "kernels.matrix_tree", "kernels.matrix_tree_hessian", "kernels.matrix_tree_log"},
-    {"kernels.elimination", "kernels.matrix_tree_log", "kernels.tree_sampling"},
-    {"kernels.laminar", "kernels.subtour_dual", "kernels.subtours", "kernels.tree_columns", "kernels.tree_projection"},
-)
+WORK_TOGETHER = ({"estimators.surrogate", "estimators.spigot"},)  # otherwise members do not import each other
 LISTS = ("estimators.catalog",)  # imports whatever it lists
 
 
@@ -96,7 +88,12 @@ def test_imports_follow_the_arrows(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in MODULES if is_member(name) and name not in LISTS and room(name) != "experiments"]
+    "name",
+    [
+        name
+        for name in MODULES
+        if is_member(name) and name not in LISTS and room(name) not in ("experiments", "kernels")
+    ],
 )
 def test_members_of_a_room_do_not_import_each_other(name):
     siblings = {other for other in imports_within(name) if room(other) == room(name) and is_member(other)}
@@ -106,6 +103,23 @@ def test_members_of_a_room_do_not_import_each_other(name):
 @pytest.mark.parametrize("name", [name for name in MODULES if "." in name and not is_member(name)])
 def test_interfaces_do_not_depend_on_the_members_of_their_room(name):
     assert not {other for other in imports_within(name) if room(other) == room(name) and is_member(other)}
+
+
+def folder(name: str) -> str:
+    """kernels.trees for kernels.trees.heads and for kernels.trees itself."""
+    return ".".join(name.split(".")[:2])
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("kernels.")])
+def test_kernels_of_other_folders_are_imported_through_their_folder(name):
+    others = {other for other in imports_within(name) if room(other) == "kernels" and folder(other) != folder(name)}
+    assert others <= {folder(other) for other in others}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name and room(name) != "kernels"])
+def test_other_rooms_import_kernels_through_their_folders(name):
+    kernels = {other for other in imports_within(name) if room(other) == "kernels"}
+    assert all(other.count(".") <= 1 for other in kernels)
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if room(name) == "kernels"])

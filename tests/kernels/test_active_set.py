@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pullback.kernels import active_set
-from pullback.kernels.active_set import CONVERGED, RUNNING
+from pullback.kernels.active_set import core as active_set
+from pullback.kernels.active_set.core import CONVERGED, RUNNING
 from reference.active_set import cube, face_projector, permutations, project, sequences, subsets
 from reference.trees import arcs, enumerate_trees
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback.kernels import arborescence
+from pullback.kernels.trees import arborescence
 from reference.trees import arcs, enumerate_trees
 
 ROOTS = pytest.mark.parametrize("single_root", [False, True])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pullback.kernels import eisner, eisner_topk
+from pullback.kernels.projective_trees import eisner
+from pullback.kernels.projective_trees import k_best as eisner_topk
 from reference.trees import distribution, enumerate_trees
 
 ROOTS = pytest.mark.parametrize("single_root", [False, True], ids=["any roots", "one root"])
@@ -108,7 +109,7 @@ def test_only_the_given_range_is_written():
 @ROOTS
 def test_every_tree_is_counted_once(single_root):
     """The recurrences over (+, ·) count the trees: 1, 3, 12, 55, 273, or 1, 2, 7, 30, 143 with one root."""
-    from pullback.kernels.inside_outside import inside_linear
+    from pullback.kernels.projective_trees.inside_outside import inside_linear
 
     for n in range(1, 6):
         weight = np.ones((n + 1, n + 1))

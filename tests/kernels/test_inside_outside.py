@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from pullback.kernels import inside_outside
+from pullback.kernels.projective_trees import inside_outside
 from reference import eisner as slow
 from reference.trees import distribution, enumerate_trees
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback.kernels import matrix_tree
+from pullback.kernels.trees import matrix_tree
 from reference import matrix_tree as reference
 from reference.trees import distribution
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from pullback.kernels import entmax as any_alpha
-from pullback.kernels import simplex
+from pullback.kernels.simplex import any_order as any_alpha
+from pullback.kernels.simplex import rows as simplex
 from reference import simplex as reference
 
 EXACT = ["sparsemax", "entmax15"]

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from pullback.kernels import arborescence, eisner, tree_mixture, tree_projection
+from pullback.kernels.projective_trees import eisner
+from pullback.kernels.tree_cuts import projection as tree_projection
+from pullback.kernels.trees import arborescence
+from pullback.kernels.trees import mixture as tree_mixture
 from reference.trees import arcs, enumerate_trees
 
 TREES = pytest.mark.parametrize(

@@ -3,7 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
-from pullback.kernels import arborescence, laminar, subtours, tree_projection
+from pullback.kernels.tree_cuts import laminar, subtours
+from pullback.kernels.tree_cuts import projection as tree_projection
+from pullback.kernels.trees import arborescence
 from reference.tree_projection import face_projection, inflow, least_inflow, subsets
 from reference.trees import arcs, enumerate_trees
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from pullback.kernels import matrix_tree, tree_sampling
+from pullback.kernels.trees import matrix_tree
+from pullback.kernels.trees import sampling as tree_sampling
 from reference.trees import distribution
 
 ROOTS = pytest.mark.parametrize("single_root", [False, True])

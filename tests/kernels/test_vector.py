@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from pullback.kernels import _vector
+from pullback.kernels.tools import vector as _vector
 
 
 @_vector.kernel

@@ -1,4 +1,4 @@
-"""Algorithms over arrays: NumPy and Numba, one file per algorithm, no torch.
+"""Algorithms over arrays: NumPy and Numba, one folder per family of algorithms, no torch.
 
 A kernel takes contiguous arrays and the range of instances to work on, writes into arrays its caller has sized, and
 returns the first instance it could not solve, or -1.  It never needs to know what a tensor, a batch shape or a gradient

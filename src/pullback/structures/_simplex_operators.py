@@ -128,7 +128,7 @@ entmax15_backward = operator(
 
 def _entmax(scores: Tensor, alpha: Tensor) -> Tensor:
     point = torch.empty_like(scores)
-    _run(kernels.entmax.entmax, scores, alpha, point, work=50)
+    _run(kernels.simplex.entmax, scores, alpha, point, work=50)
     return point
 
 
@@ -169,7 +169,7 @@ entmax = operator(
 
 def _entmax_backward(point: Tensor, alpha: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     of_scores, of_alpha = torch.empty_like(point), torch.empty_like(alpha)
-    _run(kernels.entmax.entmax_backward, point, alpha, gradient, of_scores, of_alpha, work=20)
+    _run(kernels.simplex.entmax_backward, point, alpha, gradient, of_scores, of_alpha, work=20)
     return of_scores, of_alpha
 
 

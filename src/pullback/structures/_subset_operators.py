@@ -106,7 +106,7 @@ def _partition_and_marginals(scores: Tensor, low: Tensor, high: Tensor) -> tuple
     value, marginals = scores.new_empty(low.shape), torch.empty_like(scores)
     rest = (instances(value, 0), instances(marginals, 1))
     work = 2 * _table_size(scores, low, high)
-    _run(kernels.subset_partition.log_partition, scores, low, high, *rest, work=work)
+    _run(kernels.subset.log_partition, scores, low, high, *rest, work=work)
     return value, marginals
 
 
@@ -140,7 +140,7 @@ def _hessian_product(scores: Tensor, low: Tensor, high: Tensor, direction: Tenso
     product = torch.empty_like(scores)
     rest = (instances(direction, 1), instances(product, 1))
     work = 5 * _table_size(scores, low, high)
-    _run(kernels.subset_partition.hessian_product, scores, low, high, *rest, work=work)
+    _run(kernels.subset.hessian_product, scores, low, high, *rest, work=work)
     return product
 
 
@@ -156,7 +156,7 @@ def _sample(scores: Tensor, low: Tensor, high: Tensor, uniforms: Tensor) -> Tens
     drawn = scores.new_empty(uniforms.shape)
     work = _table_size(scores, low, high) + 5 * uniforms.numel() / max(1, low.numel())
     rest = (instances(uniforms, 2), instances(drawn, 2))
-    _run(kernels.subset_partition.sample, scores, low, high, *rest, work=work)
+    _run(kernels.subset.sample, scores, low, high, *rest, work=work)
     return drawn
 
 

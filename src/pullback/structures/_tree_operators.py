@@ -51,14 +51,14 @@ def run(kernel: Kernel, scores: Tensor, lengths: Tensor, *rest: Any, work: float
 def _argmax(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
     size = scores.shape[-1]
     heads = np.empty((lengths.numel(), size), np.int64)
-    kernel = kernels.eisner.argmax if projective else kernels.arborescence.argmax
+    kernel = kernels.projective_trees.argmax if projective else kernels.trees.argmax
     words = run(kernel, scores, lengths, single_root, heads, work=size**3 if projective else 4 * size**2)
     return _write_arcs(heads, words, torch.empty_like(scores))
 
 
 def _write_arcs(heads: NDArray[Any], words: NDArray[np.int64], matrix: Tensor) -> Tensor:
     """Heads (instances, n + 1) of sentences with so many words, as arcs in `matrix`, which is returned."""
-    kernels.heads.write_arcs(heads, words, instances(matrix, 2), 0, len(heads))
+    kernels.trees.write_arcs(heads, words, instances(matrix, 2), 0, len(heads))
     return matrix
 
 
@@ -90,7 +90,7 @@ argmax = operator(f"tree_argmax(Tensor scores, Tensor lengths, {KIND}) -> Tensor
 def _sample(scores: Tensor, lengths: Tensor, seeds: Tensor, count: int, projective: bool, single_root: bool) -> Tensor:
     size = scores.shape[-1]
     heads = np.empty((lengths.numel(), count, size), np.int64)
-    kernel = kernels.inside_outside.sample if projective else kernels.tree_sampling.sample
+    kernel = kernels.projective_trees.sample if projective else kernels.trees.sample
     run(kernel, scores, lengths, single_root, instances(seeds, 0), heads, work=size**3 + 10 * count * size**2)
     return _arcs(heads.reshape(-1, size), lengths.unsqueeze(-1).expand(*lengths.shape, count).contiguous(), scores)
 
@@ -109,7 +109,7 @@ def _topk(scores: Tensor, lengths: Tensor, k: int, projective: bool, single_root
     heads = np.empty((lengths.numel(), k, size), np.int64)
     values = scores.new_empty(*lengths.shape, k, dtype=torch.float64)
     counts = torch.empty_like(lengths)
-    kernel = kernels.eisner_topk.topk if projective else kernels.arborescence.topk
+    kernel = kernels.projective_trees.topk if projective else kernels.trees.topk
     rest = (single_root, k, heads, instances(values, 1), instances(counts, 0))
     run(kernel, scores, lengths, *rest, work=k * size**3)
     found = torch.arange(k) < counts.unsqueeze(-1)
@@ -126,7 +126,7 @@ topk = operator(f"tree_topk(Tensor scores, Tensor lengths, int k, {KIND}) -> (Te
 def _heads(arcs: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
     heads = lengths.new_empty(arcs.shape[:-1], dtype=torch.int16)
     rest = (single_root, projective, instances(heads, 1))
-    kernel, batch = kernels.heads.read_trees, lengths.numel()
+    kernel, batch = kernels.trees.read_trees, lengths.numel()
     over_batch(kernel, instances(arcs, 2), instances(lengths, 0), *rest, batch=batch, work=0)
     return heads
 
@@ -149,7 +149,7 @@ def contains(arcs: Tensor, lengths: Tensor, projective: bool, single_root: bool)
 
 def _log_partition(scores: Tensor, lengths: Tensor, projective: bool, single_root: bool) -> Tensor:
     value = scores.new_empty(lengths.shape)
-    room = kernels.inside_outside if projective else kernels.matrix_tree
+    room = kernels.projective_trees if projective else kernels.trees
     run(room.log_partition, scores, lengths, single_root, instances(value, 0), work=scores.shape[-1] ** 3)
     return value
 
@@ -166,10 +166,10 @@ def _partition_and_marginals(
     scores: Tensor, lengths: Tensor, projective: bool, single_root: bool, linearized: bool
 ) -> tuple[Tensor, ...]:
     value, marginals, weights, slopes = _fake_partition(scores, lengths, projective, single_root, linearized)
-    room = kernels.inside_outside if projective else kernels.matrix_tree
+    room = kernels.projective_trees if projective else kernels.trees
     kernel, kept = room.log_partition_and_marginals, [instances(value, 0), instances(marginals, 2)]
     if weights.numel():
-        kernel, kept = kernels.matrix_tree.linearize, [*kept, instances(weights, 2), instances(slopes, 2)]
+        kernel, kept = kernels.trees.linearize, [*kept, instances(weights, 2), instances(slopes, 2)]
     run(kernel, scores, lengths, single_root, *kept, work=2 * scores.shape[-1] ** 3)
     return value, marginals, weights, slopes
 
@@ -223,10 +223,10 @@ def _hessian_product(
     single_root: bool,
 ) -> Tensor:
     product = torch.empty_like(scores)
-    room = kernels.inside_outside if projective else kernels.matrix_tree
+    room = kernels.projective_trees if projective else kernels.trees
     kernel, rest = room.hessian_product, [instances(direction.to(scores.dtype), 2), instances(product, 2)]
     if weights.numel():
-        kernel, rest = kernels.matrix_tree.hessian_product_at, [instances(weights, 2), instances(slopes, 2), *rest]
+        kernel, rest = kernels.trees.hessian_product_at, [instances(weights, 2), instances(slopes, 2), *rest]
     run(kernel, scores, lengths, single_root, *rest, work=4 * scores.shape[-1] ** 3)
     return product
 

@@ -37,19 +37,19 @@ def _project(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor
     few, many = torch.empty_like(lengths), torch.empty_like(lengths)
     batch, size, words = lengths.numel(), scores.shape[-1], (instances(few, 0), instances(many, 0))
     limits = (_FEW_RIVALS, _FEW_PER_WORD)
-    peaked = kernels.tree_columns.part_by_rivals(instances(scores, 2), instances(lengths, 0), *limits, *words)
+    peaked = kernels.tree_cuts.split_by_rivals(instances(scores, 2), instances(lengths, 0), *limits, *words)
     if peaked > 0:
         start, probabilities = np.empty((batch, 0, size), np.int16), np.empty((batch, _FEW_TREES))
         trees = (instances(point, 2), instances(heads, 2), probabilities, instances(count, 0))
         gap, rounds = np.zeros(batch), np.empty(batch, np.int64)
         rest = (False, single_root, start, GAP_OF_DERIVATIVE, _ROUNDS, *trees, gap, rounds)
-        run(kernels.tree_mixture.sparsemap, scores, few, *rest, work=50 * size**2)
+        run(kernels.trees.sparsemap, scores, few, *rest, work=50 * size**2)
         if int(count.max()) > _FEW_TREES or gap.max() > GAP:  # cuts are right for them too
             others = (count > _FEW_TREES) | torch.from_numpy(gap > GAP).reshape(count.shape)
             many[others], heads[others], count[others], peaked = lengths[others], 0, 0, 0
     if peaked < batch:
         face = (instances(point, 2), instances(sets, 2))
-        run(kernels.tree_projection.project, scores, many, single_root, *face, work=100 * size**2)
+        run(kernels.tree_cuts.project, scores, many, single_root, *face, work=100 * size**2)
     return point, sets, heads, count
 
 
@@ -103,11 +103,11 @@ def _project_backward(
         rest = (False, single_root, instances(heads, 2), instances(count, 0))
         arrays = (instances(gradient, 2), instances(product, 2))
         words, work = torch.where(few, lengths, -1), 20 * scores.shape[-1] ** 2
-        run(kernels.tree_mixture.sparsemap_backward, scores, words, *rest, *arrays, work=work)
+        run(kernels.trees.sparsemap_backward, scores, words, *rest, *arrays, work=work)
     if peaked < few.numel():
         face = (instances(point, 2), instances(sets, 2), instances(product, 2))
         many, work = torch.where(few, -1, lengths), 20 * scores.shape[-1] ** 2
-        run(kernels.tree_projection.project_backward, gradient, many, *face, work=work)
+        run(kernels.tree_cuts.project_backward, gradient, many, *face, work=work)
     return product
 
 
@@ -153,7 +153,7 @@ def _by_trees(
     outputs = (instances(point, 2), instances(heads, 2), instances(probabilities, 1))
     report = (instances(count, 0), instances(gap, 0), instances(iterations, 0))
     rest = (projective, single_root, instances(start, 2), tolerance, _ROUNDS, *outputs, *report)
-    run(kernels.tree_mixture.sparsemap, scores, lengths, *rest, work=20 * size**3)
+    run(kernels.trees.sparsemap, scores, lengths, *rest, work=20 * size**3)
     if not is_certified(gap, scores, point).all():
         warnings.warn(f"SparseMAP over trees stopped at a gap of {gap.max():.1e}.", ConvergenceWarning, stacklevel=2)
     return point, heads, probabilities, count, gap, iterations
@@ -224,7 +224,7 @@ def _by_trees_backward(
     product = torch.empty_like(gradient)
     trees = (instances(heads, 2), instances(count, 0))
     rest = (projective, single_root, *trees, instances(gradient, 2), instances(product, 2))
-    run(kernels.tree_mixture.sparsemap_backward, scores, lengths, *rest, work=5 * scores.shape[-1] ** 3)
+    run(kernels.trees.sparsemap_backward, scores, lengths, *rest, work=5 * scores.shape[-1] ** 3)
     return product
 
 

@@ -1,0 +1,178 @@
+"""The k best projective trees: Eisner's recurrences over sorted lists, in O(n² k (n + k)).
+
+Each cell of the chart holds the k best values of its half trees.  A sum over splits becomes a merge: split t combines
+value a of one list with value b of another, (t, a, b).  The best combination of every split stands in a frontier;
+whenever (t, a, b) is taken, (t, a, b + 1) comes in its place, and after (t, a, 0) also (t, a + 1, 0).  So every
+combination enters once, after a better one; and since every tree is derived in one way only, the trees are distinct.
+
+Reference: Huang and Chiang (2005).
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from pullback.kernels.projective_trees.eisner import load
+from pullback.kernels.tools import kernel
+
+# Sorted lists of all cells.  complete[head, end] is the list head · size + end; pair[i, j] comes size² later.
+_Lists = namedtuple(
+    "_Lists",
+    [
+        "value",  # [list, rank]
+        "number",  # [list]: how many there are, at most k
+        "origin",  # [list, rank]: split, and the ranks in the two lists it combines
+    ],
+)
+
+# The splits of one cell, and the frontier of their merge.
+_Merge = namedtuple(
+    "_Merge",
+    [
+        "split",  # [term]: the word where the cell is split
+        "left",  # [term]: the two lists that are combined
+        "right",
+        "extra",  # [term]: what every combination earns besides, the score of an arc
+        "value",  # [place in the frontier]
+        "place",  # [place in the frontier]: term, rank in left, rank in right
+    ],
+)
+
+
+@kernel
+def _lists(size, k):
+    cells = 2 * size * size
+    return _Lists(np.empty((cells, k)), np.empty(cells, np.int64), np.empty((cells, k, 3), np.int64))
+
+
+@kernel
+def _merge_of(size, k):
+    return _Merge(
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size),
+        np.empty(size + k),
+        np.empty((size + k, 3), np.int64),
+    )
+
+
+@kernel
+def _set_place(lists, merge, place, term, a, b):
+    merge.place[place, 0], merge.place[place, 1], merge.place[place, 2] = term, a, b
+    merge.value[place] = lists.value[merge.left[term], a] + lists.value[merge.right[term], b] + merge.extra[term]
+
+
+@kernel
+def _merge_terms(lists, merge, terms, cell):
+    """The list `cell` from the first `terms` splits described in `merge`."""
+    width = 0
+    for term in range(terms):
+        if lists.number[merge.left[term]] and lists.number[merge.right[term]] and merge.extra[term] > -np.inf:
+            _set_place(lists, merge, width, term, 0, 0)
+            width += 1
+    rank = 0
+    while rank < lists.value.shape[1] and width > 0:
+        best = 0
+        for place in range(1, width):
+            if merge.value[place] > merge.value[best]:
+                best = place
+        term, a, b = merge.place[best, 0], merge.place[best, 1], merge.place[best, 2]
+        lists.value[cell, rank] = merge.value[best]
+        lists.origin[cell, rank, 0] = merge.split[term]
+        lists.origin[cell, rank, 1], lists.origin[cell, rank, 2] = a, b
+        rank += 1
+        if b == 0 and a + 1 < lists.number[merge.left[term]]:
+            _set_place(lists, merge, width, term, a + 1, 0)
+            width += 1
+        if b + 1 < lists.number[merge.right[term]]:
+            _set_place(lists, merge, best, term, a, b + 1)
+        else:
+            width -= 1
+            _set_place(lists, merge, best, merge.place[width, 0], merge.place[width, 1], merge.place[width, 2])
+    lists.number[cell] = rank
+
+
+@kernel
+def _pair(lists, merge, size, i, j):
+    """Two half trees, back to back."""
+    for k in range(i, j):
+        merge.split[k - i], merge.extra[k - i] = k, 0.0
+        merge.left[k - i], merge.right[k - i] = i * size + k, j * size + k + 1
+    _merge_terms(lists, merge, j - i, size * size + i * size + j)
+
+
+@kernel
+def _complete(lists, merge, weight, head, end):
+    """The half trees of `head` as far as `end`, by the last child m."""
+    size = len(weight)
+    first, last = (head + 1, end) if head < end else (end, head - 1)
+    for m in range(first, last + 1):
+        merge.split[m - first], merge.extra[m - first] = m, weight[head, m]
+        merge.left[m - first] = size * size + min(head, m) * size + max(head, m)
+        merge.right[m - first] = m * size + end
+    _merge_terms(lists, merge, last + 1 - first, head * size + end)
+
+
+@kernel
+def _fill(weight, n, single_root, lists, merge):
+    """All lists of one instance."""
+    size = len(weight)
+    for i in range(n + 1):
+        lists.number[i * size + i] = 1
+        lists.value[i * size + i, 0] = 0.0
+    for width in range(1, n + 1):
+        for i in range(n + 1 - width):
+            _pair(lists, merge, size, i, i + width)
+            _complete(lists, merge, weight, i, i + width)
+            _complete(lists, merge, weight, i + width, i)
+        if single_root and width < n:
+            lists.number[width] = 0  # the root has no half tree that ends before n
+
+
+@kernel
+def _read_tree(lists, size, n, rank, stack, heads):
+    """Writes the heads of the tree of the given rank; `stack` holds (head, end, rank) of half trees to be opened."""
+    stack[0, 0], stack[0, 1], stack[0, 2] = 0, n, rank
+    top = 1
+    while top:
+        top -= 1
+        head, end = stack[top, 0], stack[top, 1]
+        if head == end:
+            continue
+        origin = lists.origin[head * size + end, stack[top, 2]]
+        m, a, b = origin[0], origin[1], origin[2]
+        heads[m] = head
+        i, j = min(head, m), max(head, m)
+        origin = lists.origin[size * size + i * size + j, a]
+        k, c, d = origin[0], origin[1], origin[2]
+        stack[top, 0], stack[top, 1], stack[top, 2] = m, end, b
+        stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = i, k, c
+        stack[top + 2, 0], stack[top + 2, 1], stack[top + 2, 2] = j, k + 1, d
+        top += 3
+
+
+@kernel
+def topk(scores, lengths, single_root, k, heads, values, counts, lo, hi):
+    """The k best trees of each instance, best first: heads[b, rank, m] and values[b, rank], of which counts[b] exist.
+
+    Beyond counts[b], heads are zero and values −∞.
+    """
+    size = scores.shape[1]
+    weight = np.empty((size, size))
+    lists, merge = _lists(size, k), _merge_of(size, k)
+    stack = np.empty((3 * size, 3), np.int64)
+    for b in range(lo, hi):
+        n = lengths[b]
+        heads[b] = 0
+        values[b] = -np.inf
+        if not load(scores[b], n, weight):
+            return b
+        _fill(weight, n, single_root, lists, merge)
+        counts[b] = lists.number[n]
+        if counts[b] == 0:
+            return b
+        for rank in range(counts[b]):
+            values[b, rank] = lists.value[n, rank]
+            _read_tree(lists, size, n, rank, stack, heads[b, rank])
+    return -1

@@ -1,0 +1,7 @@
+"""What every kernel is made with: decorators, vectorized functions, semirings, random numbers."""
+
+from pullback.kernels.tools import semirings
+from pullback.kernels.tools.random import uniform
+from pullback.kernels.tools.vector import emit_exp, exp, fmax, inner, kernel, log, summing
+
+__all__ = ["emit_exp", "exp", "fmax", "inner", "kernel", "log", "semirings", "summing", "uniform"]

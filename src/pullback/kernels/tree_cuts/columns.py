@@ -1,0 +1,214 @@
+"""The columns of the point nearest to penalized scores, each a short list of candidate arcs.
+
+The arcs into word j get the masses sparsemax(s_j − penalty_j), where the penalty of an arc is a number of the set it
+belongs to (see `laminar`).  Few arcs have mass, and few others can get some when the penalties change a little: these
+are the candidates of the word.  They stay complete until the penalties have changed by more than its `slack`.
+Values are relative to the column's largest, since sparsemax ignores a common shift.
+"""
+
+import numpy as np
+
+from pullback.kernels.tools import fmax, kernel, summing
+from pullback.kernels.tree_cuts.laminar import contains, meet, penalize
+
+MARGIN = 1.0  # the least slack of a new list, divided by the size of the support
+
+
+@kernel
+def split_by_rivals(scores, lengths, most, per_word, few, many):
+    """Splits the instances by their rivals: arcs that come within 1 of the best into the same word, not counting those.
+
+    few, many (batch,): the length in one of them, -1 in the other; few are fewer than `most`, and than `per_word` n.
+    No arc but the best and their rivals has mass before there are cuts, and about as many trees mix.  Returns how many
+    instances have few.
+    """
+    total = 0
+    for b in range(scores.shape[0]):
+        n = lengths[b]
+        limit = min(most, per_word * n)
+        rivals = 0
+        for j in range(1, n + 1):
+            best = -np.inf
+            for i in range(n + 1):
+                if i != j and scores[b, i, j] > best:
+                    best = scores[b, i, j]
+            rivals -= 1
+            for i in range(n + 1):
+                rivals += i != j and scores[b, i, j] > best - 1.0
+            if rivals >= limit:
+                break
+        few[b], many[b] = (n, -1) if rivals < limit else (-1, n)
+        total += rivals < limit
+    return total
+
+
+@kernel
+def refresh(j, n, number, margin, score, words, sets, arcs, row):
+    """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(n).
+
+    Also sets their masses; `row` becomes the values of all arcs, the best being 0.  False if there is no candidate.
+    """
+    meet(j, number, words, sets)
+    for i in range(n + 1):
+        row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
+    top = _maximum(row, n + 1)
+    if not (top > -np.inf and top < np.inf):
+        return False
+    for i in range(n + 1):
+        row[i] -= top
+    t = -1.0  # Michelot: a lower bound of the threshold that rises
+    before = np.inf
+    while True:
+        excess, above = _excess(row, n + 1, t)
+        t += (excess - 1.0) / above
+        if above < 16.0 or above > 0.7 * before:
+            break
+        before = above
+    margin += MARGIN / above
+    c = 0
+    for i in range(n + 1):
+        if row[i] > t - margin:
+            arc = arcs[j, c]
+            arc.head = i
+            arc.set = sets[words[i].home].meet
+            arc.value = row[i]
+            arc.mass = row[i]
+            c += 1
+    word = words[j]
+    word.count = c
+    word.slack = margin
+    word.threshold = _sparsemax(arcs[j], word.count, t)
+    return True
+
+
+@summing
+def total(row, m):
+    """The sum of a row; NaN or ±∞ if there is one in it."""
+    x = 0.0
+    for i in range(m):
+        x += row[i]
+    return x
+
+
+@summing
+def _maximum(row, m):
+    best = row[0]
+    for i in range(1, m):
+        best = fmax(row[i], best)
+    return best
+
+
+@summing
+def _excess(row, m, t):
+    """Σ max(x − t, 0) and the number of entries above t."""
+    total = 0.0
+    above = 0.0
+    for i in range(m):
+        total += fmax(row[i] - t, 0.0)
+        above += 1.0 if row[i] > t else 0.0
+    return total, above
+
+
+@kernel
+def _sparsemax(arcs, count, t):
+    """Replace the masses by their sparsemax and return the threshold, starting from any guess t.
+
+    Newton on a convex decreasing piecewise linear function: the first step lands at or below the root, later ones
+    increase, so that arcs only ever drop out and an unchanged number of them means the end.
+    """
+    total, above = 0.0, 0
+    for c in range(count):
+        x = arcs[c].mass - t
+        if x > 0.0:
+            total += x
+            above += 1
+    if above == 0:
+        t = arcs[0].mass
+        for c in range(1, count):
+            t = max(t, arcs[c].mass)
+        total, above = 0.0, 1
+    shift = t + (total - 1.0) / above
+    t = shift
+    while True:
+        total, left = 0.0, 0
+        for c in range(count):
+            arc = arcs[c]
+            arc.mass = max(arc.mass - shift, 0.0)
+            total += arc.mass
+            left += arc.mass > 0.0
+        shift = (total - 1.0) / left
+        if left == above or shift <= 0.0:  # a negative shift is round-off and would bring arcs back
+            return t
+        above = left
+        t += shift
+
+
+@kernel
+def tilt(word, sets, arcs):
+    """The slopes of a column's candidates, relative to an arc of its home; it moves unless they are all the same."""
+    word.moves = 0
+    home = sets[word.home].tilt
+    for c in range(word.count):
+        arc = arcs[c]
+        arc.slope = home - sets[arc.set].tilt
+        word.moves |= arc.slope != arcs[0].slope
+
+
+@kernel
+def advance(t, n, number, score, words, sets, arcs, row):
+    """The masses at t steps; returns the slope and the curvature of the dual there."""
+    slope = 0.0
+    bend = 0.0
+    for k in range(1, number):
+        slope -= sets[k].step
+    for j in range(1, n + 1):
+        word = words[j]
+        if t * word.spread > word.slack:
+            refresh(j, n, number, 2.0 * t * word.spread, score, words, sets, arcs, row)
+            tilt(word, sets, arcs[j])
+        if not word.moves:
+            slope += arcs[j, 0].slope
+            continue
+        for c in range(word.count):
+            arc = arcs[j, c]
+            arc.mass = arc.value + t * arc.slope
+        word.threshold = _sparsemax(arcs[j], word.count, word.threshold)
+        support = 0
+        total = 0.0
+        squares = 0.0
+        for c in range(word.count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0:
+                slope += arc.mass * arc.slope
+                support += 1
+                total += arc.slope
+                squares += arc.slope * arc.slope
+        bend += squares - total * total / support
+    return slope, bend
+
+
+@kernel
+def lift(n, number, place, score, words, sets, arcs, row):
+    """Start a new set that receives nothing at the multiplier where an arc from outside has entered.
+
+    Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
+    reaches the distance from the threshold to the best arc from outside.
+    """
+    entry = np.inf
+    for j in range(1, n + 1):
+        if contains(place, j, words, sets):
+            refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+            best = -np.inf
+            for i in range(n + 1):
+                if sets[words[i].home].meet < place:
+                    best = max(best, row[i])
+            words[j].spread = words[j].threshold - best
+            entry = min(entry, words[j].spread)
+    sets[place].multiplier = entry + 1.0
+    sets[place].step = 0.0
+    penalize(number, sets)
+    for j in range(1, n + 1):
+        if contains(place, j, words, sets):
+            beyond = words[j].spread - sets[place].multiplier
+            if beyond < words[j].slack:
+                refresh(j, n, number, 0.0, score, words, sets, arcs, row)

@@ -1,0 +1,261 @@
+"""The dual of projecting onto mixtures of trees, over the multipliers of a laminar family of sets.
+
+With a multiplier λ_S for each set S, projecting s onto distributions over heads with Σ_{i,j∈S} μ[i, j] ≤ |S| − 1 falls
+apart into columns,
+
+    μ_j = sparsemax(s_j − penalty_j),     penalty_j[i] = Σ_{S∋i,j} λ_S,
+
+and the dual is a convex, once differentiable, piecewise quadratic function of λ ≥ 0 with
+
+    gradient   |S| − 1 − Σ_{i,j∈S} μ[i, j]     and Hessian     Σ_j Σ_{i∈A_j} ũ_S[i] ũ_T[i],
+
+A_j the support of μ_j and ũ_S the indicator of S (0 if j ∉ S) centered on A_j.  As the family is laminar, the penalty
+of an arc is a number of the one set it belongs to, and sums over the arcs in a set are sums over a subtree.
+
+Semi-smooth Newton steps, cut short where a multiplier would become negative, with a line search on the slope, which
+is increasing and piecewise linear.
+"""
+
+import numpy as np
+
+from pullback.kernels.tools import kernel
+from pullback.kernels.tree_cuts.columns import advance, tilt
+from pullback.kernels.tree_cuts.laminar import penalize
+
+SOLVED = 1e-11  # the residual at which the dual counts as solved
+ACCURACY = 0.1  # the part of its slope that a line search may leave
+LIMIT = 20_000  # steps; four will do unless scores are far apart
+DAMPING = 0.95  # a step exactly onto a kink would leave the next Hessian with one of its sides
+
+
+@kernel
+def gradient(n, number, words, sets, arcs):
+    """What each set receives from outside, less 1.
+
+    Each word brings 1 to the sets around it, and an arc takes its mass from the sets that contain both its ends.
+    Summed by words, so that small differences are not taken from large sums.
+    """
+    for k in range(number):
+        sets[k].gradient = 0.0
+    for j in range(1, n + 1):
+        k = words[j].home
+        total = 1.0
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.set != k:
+                sets[k].gradient += total
+                k = arc.set
+                total = 0.0
+            total -= arc.mass
+        sets[k].gradient += total
+    for k in range(number - 1, 0, -1):
+        inner = sets[k]
+        sets[inner.parent].gradient += inner.gradient
+        inner.gradient -= 1.0
+
+
+@kernel
+def curvature(n, number, words, sets, arcs, hessian):
+    """The Hessian: first by the sets that arcs belong to, then summed over subtrees.  O(arcs + sets²)."""
+    for k in range(number):
+        sets[k].shared = 0
+        hessian[k, :number] = 0.0
+    for j in range(1, n + 1):
+        support = 0
+        different = 0
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0:
+                if sets[arc.set].shared == 0:
+                    sets[different].listed = arc.set
+                    different += 1
+                sets[arc.set].shared += 1
+                support += 1
+        for p in range(different if different > 1 else 0):
+            k = sets[p].listed
+            shared = sets[k].shared
+            hessian[k, k] += shared
+            for q in range(different):
+                l = sets[q].listed
+                hessian[k, l] -= shared * sets[l].shared / support
+        for p in range(different):
+            sets[sets[p].listed].shared = 0
+    for k in range(number - 1, 1, -1):
+        for l in range(1, number):
+            hessian[sets[k].parent, l] += hessian[k, l]
+    for k in range(number - 1, 1, -1):
+        for l in range(1, number):
+            hessian[l, sets[k].parent] += hessian[l, k]
+
+
+@kernel
+def newton(number, sets, hessian):
+    """The step −H⁻¹ gradient over the free sets, 0 elsewhere, by Cholesky in the lower half of `hessian`.
+
+    A zero pivot becomes 1: a flat direction is still descended, and a set that depends on others keeps its multiplier
+    if it agrees with them.  Such sets are marked by free = 2.
+    """
+    for k in range(1, number):
+        row = sets[k]
+        if not row.free:
+            continue
+        half = -row.gradient
+        pivot = hessian[k, k]
+        for l in range(1, k):
+            column = sets[l]
+            if column.free:
+                x = hessian[l, k]
+                for m in range(1, l):
+                    if sets[m].free:
+                        x -= hessian[k, m] * hessian[l, m]
+                x /= column.pivot
+                hessian[k, l] = x
+                half -= x * column.half
+                pivot -= x * x
+        row.free = 1
+        if pivot < 1e-9 * (1.0 + hessian[k, k]):
+            row.free = 2
+            pivot = 1.0
+        row.pivot = np.sqrt(pivot)
+        row.half = half / row.pivot
+    for k in range(number - 1, 0, -1):
+        row = sets[k]
+        row.step = 0.0
+        if row.free:
+            row.step = row.half / row.pivot
+            for l in range(1, k):
+                if sets[l].free:
+                    sets[l].half -= hessian[k, l] * row.step
+
+
+@kernel
+def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
+    """Minimize the dual; returns the largest residual: |gradient| where λ > 0, the violation where λ = 0.
+
+    0 means solved to the precision that the penalties allow.  Stops after `steps` steps if the residual is below ¼.
+    A Newton step that round-off keeps from leading down is replaced by one that changes the worst multiplier alone,
+    which always does.  ∞ means that no end was found.
+    """
+    for step in range(LIMIT):
+        gradient(n, number, words, sets, arcs)
+        tolerance = SOLVED + 4e-15 * largest_penalty(number, sets)
+        residual, worst = _choose_free(number, tolerance, sets)
+        if residual <= tolerance:
+            return 0.0
+        if step >= steps and residual < 0.25:
+            return residual
+        curvature(n, number, words, sets, arcs, hessian)
+        _direction(number, sets, hessian)
+        if not _slope(number, sets) < 0.0:
+            for k in range(1, number):
+                sets[k].step = -sets[k].gradient if k == worst else 0.0
+        _line_search(n, number, score, words, sets, arcs, row)
+    return np.inf
+
+
+@kernel
+def _slope(number, sets):
+    """The slope of the dual along the step."""
+    slope = 0.0
+    for k in range(1, number):
+        slope += sets[k].step * sets[k].gradient
+    return slope
+
+
+@kernel
+def largest_penalty(number, sets):
+    """The largest penalty, at least 1 as the masses: the unit of round-off."""
+    largest = 1.0
+    for k in range(1, number):
+        largest = max(largest, abs(sets[k].penalty))
+    return largest
+
+
+@kernel
+def _choose_free(number, tolerance, sets):
+    """Free the sets that are violated or have a multiplier; returns the largest residual and its set."""
+    largest = 0.0
+    worst = 1
+    for k in range(1, number):
+        one = sets[k]
+        residual = -one.gradient
+        if one.equality or one.multiplier > 0.0:
+            residual = abs(residual)
+            one.free = 1
+        else:
+            one.free = residual > tolerance
+        if residual > largest:
+            largest, worst = residual, k
+    return largest, worst
+
+
+@kernel
+def _direction(number, sets, hessian):
+    """Newton's step; a multiplier at 0 that it would make negative is taken out and the step computed again."""
+    while True:
+        newton(number, sets, hessian)
+        free = blocked = worst = 0
+        for k in range(1, number):
+            one = sets[k]
+            if one.free:
+                free += 1
+                if worst == 0 or one.gradient < sets[worst].gradient:
+                    worst = k
+                if one.step < 0.0 and one.multiplier == 0.0 and not one.equality:
+                    one.free = 0
+                    blocked += 1
+        if blocked == 0:
+            return
+        if blocked == free:
+            sets[worst].free = 1
+
+
+@kernel
+def _line_search(n, number, score, words, sets, arcs, row):
+    """Move along the step, which leads down, to where its slope has almost vanished.
+
+    One-dimensional Newton steps inside a bracket.
+    """
+    first = _slope(number, sets)
+    limit = np.inf
+    blocking = 0
+    for k in range(1, number):
+        one = sets[k]
+        if one.step < 0.0 and not one.equality and -one.multiplier > limit * one.step:
+            limit = -one.multiplier / one.step
+            blocking = k
+    penalize(number, sets)
+    for j in range(1, n + 1):
+        home = sets[words[j].home]
+        words[j].spread = home.most - home.least
+        tilt(words[j], sets, arcs[j])
+    low, high = 0.0, np.inf
+    t = min(1.0, limit)
+    for _ in range(100):
+        slope, bend = advance(t, n, number, score, words, sets, arcs, row)
+        small = abs(slope) <= ACCURACY * -first and (bend > 0.0 or t <= 1.0)  # a plateau far away tells nothing
+        if small or (slope < 0.0 and t == limit):
+            break
+        if slope < 0.0:
+            low = t
+        else:
+            high = t
+        if high < np.inf and high - low <= 1e-15 * high:
+            break
+        t = t - DAMPING * slope / bend if bend > 0.0 else np.inf
+        furthest = min(4.0 * low, limit) if high == np.inf else high
+        if not low < t < furthest:
+            t = furthest if high == np.inf else 0.5 * (low + high)
+    for k in range(1, number):
+        one = sets[k]
+        one.multiplier += t * one.step
+        if one.multiplier < 0.0 and not one.equality:
+            one.multiplier = 0.0
+    if t == limit:
+        sets[blocking].multiplier = 0.0
+    for j in range(1, n + 1):
+        word = words[j]
+        word.slack -= t * word.spread
+        for c in range(word.count if word.moves else 0):
+            arcs[j, c].value += t * arcs[j, c].slope
+    penalize(number, sets)

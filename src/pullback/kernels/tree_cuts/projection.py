@@ -1,0 +1,242 @@
+"""SparseMAP for non-projective dependency trees: the nearest mixture of arborescences, by cuts.
+
+    argmin ½‖μ − s‖²   over the convex hull of the arborescences of nodes 0..n with root 0.
+
+A point is in the hull when its columns are distributions over heads and every set S of words receives at least 1 from
+outside.  There are 2ⁿ such sets but few matter, so they are found one after the other:
+
+1. minimize the dual over the multipliers of the sets found so far (`dual`; at first there is the set of all
+   words, with multiplier 0, and the point is the sparsemax of each column);
+2. look for sets that receive less than 1 (`subtours`), and stop if there are none;
+3. make them nested in or disjoint from the others (`laminar`), which keeps each step of the dual cheap.
+
+At the end μ is feasible, and the multipliers prove that it is nearest: for any tree z,
+⟨s − μ, z − μ⟩ ≤ Σ_S λ_S (|S| − 1 − μ(S)) = 0.
+
+Exactly one root arc is an equality for the set of all words: its multiplier may have either sign.
+"""
+
+import numpy as np
+
+from pullback.kernels.tools import kernel
+from pullback.kernels.tree_cuts.columns import lift, refresh, tilt, total
+from pullback.kernels.tree_cuts.dual import LIMIT, curvature, largest_penalty, minimize, newton
+from pullback.kernels.tree_cuts.laminar import (
+    ARC,
+    SET,
+    WORD,
+    contains,
+    inflow,
+    insert,
+    meet,
+    penalize,
+    remove,
+    start,
+    uncross,
+)
+from pullback.kernels.tree_cuts.subtours import EDGE, NODE, is_feasible, separate
+
+CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
+ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
+STEPS = 2  # of the dual before looking for more sets
+
+
+@kernel
+def project(scores, lengths, single_root, point, sets, lo, hi):
+    """The nearest mixture of trees of each instance, and its face: the sets of words that receive exactly 1.
+
+    scores and point (batch, N, N) by [head, modifier], node 0 the root; column 0 and the diagonal are never read.
+    lengths (batch,): the number of words, at most N − 1; below 0 the instance is passed over.  sets (batch, N, ⌈N/64⌉)
+    int64: each row holds a set, word j as bit j mod 64 of entry j div 64; larger sets come first, rows of zeros last.
+    The sets are nested or disjoint and independent, hence no more than the words.  With the support of the point they
+    are all that the backward needs.
+    Returns the first instance without a tree or with a score of NaN or +∞, -2 - b if the search on instance b did not
+    converge, or -1.
+    """
+    N = scores.shape[1]
+    score, row, hessian = np.empty((N, N)), np.empty(N), np.empty((N + 2, N + 2))
+    words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, N), ARC)
+    nodes, edges = np.empty(N + 1, NODE), np.empty(2 * N * N, EDGE)
+    queue, reached = np.empty(N, np.int64), np.empty(N, np.int64)
+    found = np.empty((N + 1, N), np.bool_)
+    for b in range(lo, hi):
+        n = lengths[b]
+        if n < 0:
+            continue
+        point[b] = 0.0
+        sets[b] = 0
+        if n == 0:
+            continue
+        for steps in (STEPS, LIMIT):  # the second time, slowly but surely
+            start(n, single_root, words, family)
+            valid, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
+            if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
+                return b
+            converged, number = _solve(
+                n, steps, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
+            )
+            if converged:
+                break
+        if not converged:
+            return -2 - b
+        _finish(n, number, words, family, arcs, hessian, point[b], sets[b])
+    return -1
+
+
+@kernel
+def project_backward(grad, lengths, point, sets, out, lo, hi):
+    """The Jacobian of `project`, which is symmetric, times `grad`: its orthogonal projection on the face's directions.
+
+    These are 0 off the support of `point`, sum to 0 in each column and within each active set.  So center each column
+    on its support and solve one small system, whose matrix is the Hessian of the dual.
+    """
+    N = grad.shape[1]
+    words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, N), ARC)
+    hessian = np.empty((N + 2, N + 2))
+    for b in range(lo, hi):
+        if lengths[b] < 0:
+            continue
+        out[b] = 0.0
+        number = _unpack(lengths[b], sets[b], words, family)
+        _project_on_face(lengths[b], number, grad[b], point[b], words, family, arcs, hessian, out[b])
+    return -1
+
+
+@kernel
+def _columns(scores, n, score, words, sets, arcs, row):
+    """Transpose the scores, each relative to the best arc into its word, and start from the sparsemax of each column.
+
+    Each word having one head, what all arcs into it have in common changes nothing; without it no digits are lost.
+    Returns whether every column has an answer, and whether an arc is forbidden.
+    """
+    for first in range(1, n + 1, 16):  # a few columns at a time stay in the cache
+        last = min(first + 16, n + 1)
+        for i in range(n + 1):
+            for j in range(first, last):
+                score[j, i] = scores[i, j]
+    forbidden = False
+    number = np.int64(2)  # not a literal, for which Numba would compile the callee a second time
+    for j in range(1, n + 1):
+        score[j, j] = score[j, 0]
+        sum_of_scores = total(score[j], n + 1)
+        forbidden |= sum_of_scores == -np.inf
+        score[j, j] = -np.inf
+        found = refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+        if sum_of_scores != sum_of_scores or not found:
+            return False, True
+        for i in range(n + 1):
+            score[j, i] = row[i]
+    return True, forbidden
+
+
+@kernel
+def _solve(n, steps, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
+    """Minimize and separate in turn; the solution stays in words, sets and arcs.
+
+    The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
+    twice its residual count.  Returns whether it converged and the number of sets.
+    """
+    patience = steps
+    number = np.int64(2)
+    for _ in range(4 * n + 50):
+        residual = minimize(n, number, patience, score, words, sets, arcs, hessian, row)
+        if residual == np.inf:
+            return False, number
+        goal = 1.0 - CUT - 1e-13 * largest_penalty(number, sets) - 2.0 * residual
+        new = separate(n, goal, words, arcs, nodes, edges, queue, reached, found)
+        if new == 0 and residual == 0.0:
+            return True, number
+        patience = steps if new > 0 else LIMIT
+        for k in range(number - 1, 1, -1):
+            if sets[k].multiplier == 0.0:
+                remove(n, number, k, words, sets, arcs)
+                number -= 1
+        for q in range(new):
+            if uncross(n, number, found[q], words, sets, arcs, found[-1]):
+                place = insert(n, number, found[q], words, sets, arcs)
+                number += place > 0
+                if place > 0 and inflow(n, found[q], words, arcs) < CUT:
+                    lift(n, number, place, score, words, sets, arcs, row)
+    return False, number
+
+
+@kernel
+def _finish(n, number, words, sets, arcs, hessian, point, active):
+    """Write the point and the independent active sets."""
+    zero = ZERO + 1e-14 * largest_penalty(number, sets)
+    for j in range(1, n + 1):
+        for c in range(words[j].count):
+            if arcs[j, c].mass <= zero:
+                arcs[j, c].mass = 0.0
+            else:
+                point[arcs[j, c].head, j] = arcs[j, c].mass
+    for k in range(1, number):
+        sets[k].free = sets[k].multiplier != 0.0 or sets[k].equality
+    curvature(n, number, words, sets, arcs, hessian)
+    newton(number, sets, hessian)
+    q = 0
+    for k in range(1, number):
+        if sets[k].free == 1:
+            for j in range(1, n + 1):
+                if contains(k, j, words, sets):
+                    active[q, j >> 6] |= np.int64(1) << np.int64(j & 63)
+            q += 1
+
+
+@kernel
+def _unpack(n, active, words, sets):
+    """The family of the active sets, all free; returns the number of sets."""
+    start(n, False, words, sets)
+    sets[1].free = 0
+    number = np.int64(2)
+    for q in range(n):
+        sets[number].size = 0
+        for j in range(1, n + 1):
+            if active[q, j >> 6] >> np.int64(j & 63) & 1:
+                sets[number].size += 1
+                sets[number].parent = words[j].home  # larger sets come first
+                words[j].home = number
+        if sets[number].size == 0:
+            break
+        sets[number].free = 1
+        number += 1
+    return number
+
+
+@kernel
+def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, out):
+    """Subtract from the centered columns the centered indicators of the active sets, each with its multiplier."""
+    for j in range(1, n + 1):
+        words[j].count = 0
+    for i in range(n + 1):
+        for j in range(1, n + 1):
+            if point[i, j] > 0.0:
+                arc = arcs[j, words[j].count]
+                arc.head = i
+                arc.mass = 1.0
+                arc.value = grad[i, j]
+                words[j].count += 1
+    for k in range(number):
+        sets[k].gradient = 0.0
+    for j in range(1, n + 1):
+        meet(j, number, words, sets)
+        mean = 0.0
+        for c in range(words[j].count):
+            mean += arcs[j, c].value / words[j].count
+        for c in range(words[j].count):
+            arcs[j, c].value -= mean
+            arcs[j, c].set = sets[words[arcs[j, c].head].home].meet
+            sets[arcs[j, c].set].gradient -= arcs[j, c].value
+    for k in range(number - 1, 0, -1):
+        sets[sets[k].parent].gradient += sets[k].gradient
+    curvature(n, number, words, sets, arcs, hessian)
+    newton(number, sets, hessian)
+    penalize(number, sets)
+    for j in range(1, n + 1):
+        count = words[j].count
+        tilt(words[j], sets, arcs[j])
+        mean = 0.0
+        for c in range(count):
+            mean += arcs[j, c].slope / count
+        for c in range(count):
+            out[arcs[j, c].head, j] = arcs[j, c].value + arcs[j, c].slope - mean

@@ -1,0 +1,321 @@
+"""Violated subtour sets of a fractional tree, found exactly by maximum flow.
+
+A point μ whose columns are distributions over heads is a mixture of arborescences exactly when every set S of words
+receives at least 1 from outside (Edmonds 1967),
+
+    Σ_{i∉S, j∈S} μ[i, j] ≥ 1,     which is the subtour constraint     Σ_{i,j∈S} μ[i, j] ≤ |S| − 1,
+
+that is, when a flow of 1 reaches each word from the root.  Words whose flow is known are `settled`: every violated set
+is disjoint from them, so they count as the root from then on, and most words settle without a flow of their own.
+"""
+
+import numpy as np
+
+from pullback.kernels.tools import kernel
+
+NODE = np.dtype(
+    [
+        ("first", np.uint32),  # its edges are edges[first : first of the next word]
+        ("fed", np.float64),  # mass from the root and from settled words
+        ("sends", np.float64),  # mass to words that are not settled
+        ("settled", np.uint32),
+        ("spare", np.float64),  # what the present flow leaves of `fed`
+        ("level", np.int32),  # distance to the word of the present flow, -1 unknown
+        ("current", np.uint32),  # the next edge to try
+        ("touched", np.uint32),  # whether the present flow goes through it
+    ],
+    align=True,
+)
+# An arc of positive mass gives its modifier an edge to the head, of this mass, and its head an edge to the modifier, of
+# the opposite mass.  Flows are searched backwards: the capacity of the first is the mass, of the second what flows.
+EDGE = np.dtype(
+    [("target", np.uint32), ("twin", np.uint32), ("mass", np.float64), ("residual", np.float64)], align=True
+)
+
+EMPTY = 1e-14  # a residual capacity below this is round-off
+
+
+@kernel
+def is_feasible(scores, n, single_root, seen, queue):
+    """Whether the arcs with a score above −∞ hold an arborescence (with one root arc if `single_root`), in O(n²).
+
+    With a single root some word next to the root must reach all others.  A word that a failed search has reached
+    would reach no more than that search did, so it is not tried again.
+    """
+    tried = 0
+    seen[1 : n + 1] = 0
+    for first in range(1, n + 1):
+        if not scores[0, first] > -np.inf or seen[first] > 0:
+            continue
+        tried += 1
+        filled = 0
+        for j in range(first, n + 1 if not single_root else first + 1):
+            if scores[0, j] > -np.inf:
+                seen[j] = tried
+                queue[filled] = j
+                filled += 1
+        done = 0
+        while done < filled:
+            i = queue[done]
+            done += 1
+            for j in range(1, n + 1):
+                if seen[j] != tried and i != j and scores[i, j] > -np.inf:
+                    seen[j] = tried
+                    queue[filled] = j
+                    filled += 1
+        if filled == n:
+            return True
+        if not single_root:
+            return False
+    return False
+
+
+@kernel
+def separate(n, goal, words, arcs, nodes, edges, queue, reached, found):
+    """Disjoint sets of words that receive less than `goal`; none is missed if there is any.
+
+    Word j receives arcs[j, c].mass from arcs[j, c].head for c < words[j].count.  Row k of `found` becomes the indicator
+    of the k-th set.  Returns the number of sets.
+    Few words need a flow, by Dinic's method; the others cost O(arcs) together.
+    """
+    _build(n, words, arcs, nodes, edges)
+    settled = np.int64(0)
+    for j in range(1, n + 1):
+        if nodes[j].fed >= goal:
+            settled = _settle(j, nodes, queue, settled)
+    done = 0
+    sets = 0
+    while True:
+        while done < settled:
+            settled = _spread(queue[done], goal, nodes, edges, queue, settled)
+            done += 1
+        if settled == n:
+            return sets
+        v = _next_word(n, nodes)
+        flow, filled = _flow(n, v, goal, nodes, edges, reached)
+        if flow >= goal:
+            settled = _settle(v, nodes, queue, settled)
+            continue
+        # The words that still reach v are the smallest set of least inflow around v.
+        member = found[sets]
+        member[: n + 1] = False
+        for q in range(filled):
+            member[reached[q]] = True
+        _peel(reached[:filled], nodes, edges, member)
+        for q in range(filled):
+            if member[reached[q]]:
+                settled = _settle(reached[q], nodes, queue, settled)
+        sets += 1
+
+
+@kernel
+def _build(n, words, arcs, nodes, edges):
+    """The network of the arcs with positive mass between words."""
+    for i in range(n + 2):
+        node = nodes[i]
+        node.first = 0
+        node.fed = 0.0
+        node.sends = 0.0
+        node.settled = 0
+        node.touched = 0
+    for j in range(1, n + 1):
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0:
+                if arc.head == 0:
+                    nodes[j].fed = arc.mass
+                else:
+                    head = nodes[arc.head]
+                    head.sends += arc.mass
+                    head.first += 1
+                    nodes[j].first += 1
+    for i in range(1, n + 2):
+        nodes[i].first += nodes[i - 1].first
+    for j in range(1, n + 1):
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0 and arc.head > 0:
+                head, modifier = nodes[arc.head], nodes[j]
+                head.first -= 1
+                modifier.first -= 1
+                _set_edge(edges[modifier.first], np.int64(arc.head), head.first, arc.mass)
+                _set_edge(edges[head.first], j, modifier.first, -arc.mass)
+
+
+@kernel
+def _set_edge(edge, target, twin, mass):
+    edge.target = target
+    edge.twin = twin
+    edge.mass = mass
+    edge.residual = max(mass, 0.0)
+
+
+@kernel
+def _settle(j, nodes, queue, settled):
+    nodes[j].settled = 1
+    queue[settled] = j
+    return settled + 1
+
+
+@kernel
+def _spread(j, goal, nodes, edges, queue, settled):
+    """Word j is settled: it feeds its modifiers, some of which settle in turn, and its heads send less."""
+    for e in range(nodes[j].first, nodes[j + 1].first):
+        edge = edges[e]
+        node = nodes[edge.target]
+        if edge.mass > 0.0:
+            node.sends -= edge.mass
+        elif not node.settled:
+            node.fed -= edge.mass
+            if node.fed >= goal:
+                settled = _settle(np.int64(edge.target), nodes, queue, settled)
+    return settled
+
+
+@kernel
+def _next_word(n, nodes):
+    """The word that is fed and sends most: a greedy feedback vertex set, so that few flows break all cycles."""
+    best = -1
+    most = -np.inf
+    for j in range(1, n + 1):
+        node = nodes[j]
+        if not node.settled and node.fed + node.sends > most:
+            most = node.fed + node.sends
+            best = j
+    return best
+
+
+@kernel
+def _flow(n, v, goal, nodes, edges, reached):
+    """Flow from the settled words to v, up to `goal`; also the number of words that reach v when there is no more."""
+    flow = nodes[v].fed
+    for e in range(nodes[v].first, nodes[v + 1].first):
+        edge = edges[e]
+        if edge.mass > 0.0 and not nodes[edge.target].settled:
+            flow += min(edge.mass, nodes[edge.target].fed)
+    if flow >= goal:  # paths of two arcs are enough
+        return flow, 0
+    for j in range(1, n + 1):
+        nodes[j].spare = nodes[j].fed
+    nodes[v].spare = 0.0
+    nodes[v].touched = 1
+    for e in range(nodes[v].first, nodes[v + 1].first):
+        edge = edges[e]
+        head = nodes[edge.target]
+        if edge.mass > 0.0 and not head.settled:
+            push = min(edge.mass, head.fed)
+            head.spare -= push
+            head.touched = 1
+            edge.residual -= push
+            edges[edge.twin].residual = push
+    filled = 0
+    while flow < goal:
+        depth, filled = _levels(n, v, nodes, edges, reached)
+        if depth < 0:
+            break
+        flow += _blocking_flow(v, depth, goal - flow, nodes, edges, reached)
+    for j in range(1, n + 1):
+        if nodes[j].touched:
+            nodes[j].touched = 0
+            for e in range(nodes[j].first, nodes[j + 1].first):
+                edges[e].residual = max(edges[e].mass, 0.0)
+    return flow, filled
+
+
+@kernel
+def _levels(n, v, nodes, edges, reached):
+    """Distances to v in the residual graph, up to the nearest words with something to spare; -1 if there are none."""
+    for j in range(1, n + 1):
+        nodes[j].level = -1
+    nodes[v].level = 0
+    reached[0] = v
+    filled = 1
+    done = 0
+    depth = -1
+    while done < filled:
+        j = reached[done]
+        done += 1
+        if nodes[j].level == depth:
+            break
+        nodes[j].current = nodes[j].first
+        for e in range(nodes[j].first, nodes[j + 1].first):
+            if edges[e].residual > EMPTY:
+                node = nodes[edges[e].target]
+                if node.level < 0 and not node.settled:
+                    node.level = nodes[j].level + 1
+                    reached[filled] = edges[e].target
+                    filled += 1
+                    if node.spare > EMPTY:
+                        depth = node.level
+    return depth, filled
+
+
+@kernel
+def _blocking_flow(v, depth, wanted, nodes, edges, path):
+    """Send along shortest paths until each has a full edge, or `wanted` has arrived; returns what has."""
+    total = 0.0
+    at = 0
+    j = v
+    while total < wanted:
+        if at == depth:
+            push = nodes[j].spare
+            for q in range(depth):
+                push = min(push, edges[path[q]].residual)
+            nodes[j].spare -= push
+            nodes[j].touched = 1
+            total += push
+            at = depth - 1
+            for q in range(depth - 1, -1, -1):
+                edge = edges[path[q]]
+                twin = edges[edge.twin]
+                edge.residual -= push
+                twin.residual += push
+                nodes[twin.target].touched = 1
+                if edge.residual <= EMPTY:
+                    at = q
+            j = edges[edges[path[at]].twin].target
+            continue
+        last = nodes[j + 1].first
+        e = nodes[j].current
+        while e < last:
+            if edges[e].residual > EMPTY:
+                node = nodes[edges[e].target]
+                if node.level == at + 1 and (at + 1 < depth or node.spare > EMPTY):
+                    break
+            e += 1
+        nodes[j].current = e
+        if e < last:
+            path[at] = e
+            at += 1
+            j = edges[e].target
+        elif at == 0:
+            break
+        else:
+            nodes[j].level = -1
+            at -= 1
+            j = edges[edges[path[at]].twin].target
+    return total
+
+
+@kernel
+def _peel(words, nodes, edges, member):
+    """Drop the words that hang off a violated set.
+
+    Without u the set receives degree(u) − 1 more, so a degree of at most 1 makes the smaller set no less violated.
+    """
+    size = len(words)
+    for j in words:
+        nodes[j].spare = 0.0  # now the degree: the mass exchanged with the others
+        for e in range(nodes[j].first, nodes[j + 1].first):
+            if member[edges[e].target]:
+                nodes[j].spare += abs(edges[e].mass)
+    shrinking = True
+    while shrinking:
+        shrinking = False
+        for j in words:
+            if size > 2 and member[j] and nodes[j].spare <= 1.0 + 1e-12:
+                shrinking = True
+                member[j] = False
+                size -= 1
+                for e in range(nodes[j].first, nodes[j + 1].first):
+                    nodes[edges[e].target].spare -= abs(edges[e].mass)
