@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from pullback.kernels.subset_partition import hessian_product, log_partition, sample
 from scipy.stats import chisquare
 
-from pullback.kernels.subset import argmax, project, project_backward
+from pullback.kernels.subset import argmax, hessian_product, log_partition, project, project_backward, sample
 from reference import subset as reference
 
 SCALES = (1e-3, 1.0, 30.0, 1e4)
