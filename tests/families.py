@@ -1,6 +1,6 @@
 """The members of every family, for tests that hold for all of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,24 +20,64 @@ class Case:
     def __repr__(self) -> str:
         return self.name
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.batch, *self.event)
+
     def scores(self, seed: int = 0, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
         generator = torch.Generator().manual_seed(seed)
-        return (scale * torch.randn(*self.batch, *self.event, generator=generator, dtype=torch.float64)).to(dtype)
+        return (scale * torch.randn(self.shape, generator=generator, dtype=torch.float64)).to(dtype)
 
     def vertices(self) -> Tensor:
         """All of them, for every example: (vertices, *batch, *event)."""
-        every = self.structure.enumerate(self.event).double()
-        return every.reshape(-1, *(1,) * len(self.batch), *self.event).expand(-1, *self.batch, *self.event)
+        every = self.structure.enumerate(self.shape).vertices.double()
+        return every.reshape(-1, *(1,) * len(self.batch), *self.event).expand(-1, *self.shape)
 
     def feasible(self) -> Tensor:
         """Which vertices belong to which example: (vertices, *batch)."""
-        return self.structure.contains(self.vertices())
+        return self.structure.enumerate(self.shape).belongs
 
     def vertex_scores(self, scores: Tensor) -> Tensor:
         """⟨scores, z⟩ for every vertex, −∞ for those of other examples: (vertices, *batch)."""
         vertices = self.vertices()
         product = torch.where(vertices == 0, 0, vertices * scores).flatten(1 + len(self.batch)).sum(-1)
         return product.masked_fill(~self.feasible(), -torch.inf)
+
+    def allowed(self) -> Tensor:
+        """Which parts exist: (*batch, *event)."""
+        allowed = self.structure.allowed(self.shape)
+        return torch.ones(self.shape, dtype=torch.bool) if allowed is None else allowed.expand(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class ArgmaxOnly(pb.Structure):
+    """A structure of which only the argmax and the list of vertices are known: the rest is inherited."""
+
+    whole: pb.Structure
+
+    @property
+    def event_dims(self) -> int:
+        return self.whole.event_dims
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        return self.whole.argmax(scores)
+
+    def vertices(self, event: torch.Size) -> Tensor:
+        return self.whole.vertices(event)
+
+    def allowed(self, shape: torch.Size, device: torch.device | None = None) -> Tensor | None:
+        return self.whole.allowed(shape, device)
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionOnly(ArgmaxOnly, pb.LogLinear):
+    """One whose log-partition function and samples are known besides."""
+
+    def log_partition(self, scores: Tensor) -> Tensor:
+        return self.whole.log_partition(scores)
+
+    def sample(self, scores, sample_shape=(), *, generator=None):
+        return self.whole.sample(scores, sample_shape, generator=generator)
 
 
 LENGTHS = torch.tensor([4, 2, 1])
@@ -82,8 +122,45 @@ TREES = [
         "projective tree, one root, mask", pb.DependencyTree(mask=ARCS, projective=True, single_root=True), (3,), (4, 4)
     ),
 ]
-STRUCTURES = FLAT + TREES
-LOG_LINEAR = [case for case in STRUCTURES if isinstance(case.structure, pb.LogLinear)]
+PAIRS = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=torch.bool).expand(3, 3, 3)
+CHAINS = [
+    Case("Chain", pb.Chain(), (3,), (3, 2, 2)),
+    Case("Chain, one tag", pb.Chain(), (2,), (3, 1, 1)),
+    Case("Chain, no batch", pb.Chain(), (), (2, 3, 3)),
+    Case("Chain, lengths", pb.Chain(WORDS), (3,), (3, 2, 2)),
+    Case("Chain, mask", pb.Chain(mask=PAIRS), (2,), (3, 3, 3)),
+]
+JOINT = [
+    Case("Independent, Categorical", pb.Independent(pb.Categorical()), (3,), (2, 3)),
+    Case("Independent, two dimensions", pb.Independent(pb.Binary(), 2), (2,), (2, 1, 2)),
+    Case(
+        "Independent, Categorical, lengths",
+        pb.Independent(pb.Categorical(torch.tensor([[3, 1], [2, 3]]))),
+        (2,),
+        (2, 3),
+    ),
+    Case("Independent, tree", pb.Independent(pb.DependencyTree()), (2,), (2, 3, 3)),
+    Case("Independent, Subset", pb.Independent(pb.Subset(1)), (), (2, 3)),
+    Case(
+        "product of a choice and a tree",
+        pb.product(pb.Categorical(mask=MASK), pb.DependencyTree(), shapes=[(4,), (3, 3)]),
+        (3,),
+        (13,),
+    ),
+]
+WHOLE = FLAT + TREES + CHAINS + JOINT
+
+
+def bare(case: Case) -> Case:
+    """The same polytope, with nothing but what a base class makes of an argmax, and of a partition function."""
+    kind = PartitionOnly if case.structure.offers(pb.LogLinear) else ArgmaxOnly
+    return replace(case, name=f"inherited: {case.name}", structure=kind(case.structure))
+
+
+BARE = [bare(case) for case in WHOLE]
+STRUCTURES = WHOLE + BARE
+LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]
+K_BEST = [case for case in STRUCTURES if case.structure.offers(pb.KBest)]
 
 REGULARIZERS = [pb.Unregularized(), pb.Entropy(), pb.SquaredNorm()]
 DESCENTS = [

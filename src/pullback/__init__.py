@@ -33,18 +33,22 @@ from pullback.estimators.score_function import (
 )
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
 from pullback.estimators.surrogate import Surrogate
+from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
 from pullback.regularizers._regularizer import Regularizer
 from pullback.regularizers.entropy import Entropy
 from pullback.regularizers.fenchel_young import FenchelYoungLoss
 from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.tsallis import Tsallis
 from pullback.regularizers.unregularized import Unregularized
-from pullback.structures._projection import ConvergenceError, ConvergenceWarning, Projection
-from pullback.structures._structure import LogLinear, MissingCapability, Simplex, Structure, Support
+from pullback.structures._results import Enumeration, Mixture, Solution, TopK
+from pullback.structures._structure import KBest, LogLinear, MissingCapability, Simplex, Structure
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
+from pullback.structures.chain import Chain
 from pullback.structures.dependency_tree import DependencyTree
+from pullback.structures.independent import Independent
 from pullback.structures.oracle import Oracle
+from pullback.structures.product import Product, product
 from pullback.structures.subset import Subset
 
 __version__ = "0.1.0"
@@ -54,25 +58,30 @@ __all__ = [
     "Baseline",
     "Binary",
     "Categorical",
+    "Chain",
     "ConvergenceError",
     "ConvergenceWarning",
     "Counted",
     "DependencyTree",
     "Descent",
     "Entropy",
+    "Enumeration",
     "Estimator",
     "Exhaustive",
     "FenchelYoungLoss",
+    "Independent",
+    "KBest",
     "LatentStructureModel",
     "LeaveOneOut",
     "LogLinear",
     "MinimumRisk",
     "Mirror",
     "MissingCapability",
+    "Mixture",
     "NoBaseline",
     "Oracle",
+    "Product",
     "Projected",
-    "Projection",
     "Pullback",
     "Regularizer",
     "Relaxation",
@@ -80,12 +89,13 @@ __all__ = [
     "ScoreFunction",
     "SelfCritical",
     "Simplex",
+    "Solution",
     "SparseMarginalization",
     "SquaredNorm",
     "Structure",
     "Subset",
-    "Support",
     "Surrogate",
+    "TopK",
     "Tsallis",
     "Unconstrained",
     "Unregularized",
@@ -93,6 +103,7 @@ __all__ = [
     "entmax",
     "get_estimator",
     "minimum_risk",
+    "product",
     "reinforce",
     "sparse_marginalization",
     "sparsemap",

@@ -28,11 +28,10 @@ class Exhaustive(Pullback):
         best = start.point if start.scores is None else structure.argmax(start.scores)
         safe = best
         lowest = best.new_full(structure.batch_shape(best), torch.inf)
-        for vertex in structure.enumerate(best.shape[best.dim() - structure.event_dims :]).to(best):
-            candidate = vertex.expand_as(best)
-            feasible = structure.contains(candidate)
+        for vertex, feasible in zip(*structure.enumerate(best.shape)):
+            candidate = vertex.to(best).expand_as(best)
             if start.scores is not None:
-                feasible = feasible & (structure.inner(start.scores, candidate) > -torch.inf)
+                feasible = feasible.to(best.device) & (structure.inner(start.scores, candidate) > -torch.inf)
             # A vertex of another example is not tried on this one: the decoder need not make sense there.
             tried = torch.where(structure.widen(feasible), candidate, safe)
             loss = downstream.loss_at(tried).masked_fill(~feasible, torch.inf)

@@ -10,7 +10,7 @@ from pullback.structures._structure import Structure
 
 @dataclass(frozen=True)
 class Projected(Descent):
-    """μ ← sparsemap(μ − η ∇L(μ)): projected gradient.  One step from the argmax is SPIGOT's target."""
+    """μ ← project(μ − η ∇L(μ)): projected gradient.  One step from the argmax is SPIGOT's target."""
 
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
-        return Iterate(structure.sparsemap(iterate.point + change))
+        return Iterate(structure.project(iterate.point + change))

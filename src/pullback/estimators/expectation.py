@@ -20,8 +20,8 @@ class MinimumRisk(Estimator):
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
         log_linear_structure = log_linear(structure, "minimum_risk")
         scores = structure.restrict(scores)
-        event = scores.shape[scores.dim() - structure.event_dims :]
-        vertices = structure.enumerate(event).to(scores)
+        vertices = structure.enumerate(scores.shape).vertices.to(scores)
+        event = vertices.shape[1:]
         every = vertices.reshape(-1, *(1,) * len(structure.batch_shape(scores)), *event).expand(-1, *scores.shape)
         probabilities = log_linear_structure.log_prob(scores, every).exp()
         return _expected(structure, downstream, every, probabilities)
@@ -47,7 +47,7 @@ class SparseMarginalization(Estimator):
             return evaluate(structure, downstream, scores)
         support = structure.support(scores / self.temperature)
         batch_dims = len(structure.batch_shape(scores))
-        most = int(support.count.max())
+        most = int(support.size.max())
         vertices = support.vertices.movedim(batch_dims, 0)[:most].to(scores.dtype)
         return _expected(structure, downstream, vertices, support.probabilities.movedim(-1, 0)[:most])
 

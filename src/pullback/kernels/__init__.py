@@ -2,18 +2,46 @@
 
 A kernel takes contiguous arrays and the range of instances to work on, writes into arrays its caller has sized, and
 returns the first instance it could not solve, or -1.  It never needs to know what a tensor, a batch shape or a gradient
-is.  The modules load at first use, so that importing the library does not import Numba.
+is.  A folder loads when one of its kernels is called for the first time, so that importing the library does not import
+Numba: `kernels.subset.argmax` is a `LazyKernel` before, and the compiled function after.
 """
 
+import functools
 import importlib
 import importlib.util
-from types import ModuleType
+from collections.abc import Callable
+from typing import Any
 
 from pullback.kernels._collector import load_numba
 
 
-def __getattr__(name: str) -> ModuleType:
+class LazyKernel:
+    """A kernel by name, whose folder loads at the first call."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.folder, self.name = folder, name
+
+    @functools.cached_property
+    def function(self) -> Callable[..., int]:
+        load_numba()
+        function: Callable[..., int] = getattr(importlib.import_module(f"{__name__}.{self.folder}"), self.name)
+        return function
+
+    def __call__(self, *arguments: Any) -> int:
+        return self.function(*arguments)
+
+
+class _LazyFolder:
+    """A folder of kernels that has not been loaded."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, kernel: str) -> LazyKernel:
+        return LazyKernel(self.name, kernel)
+
+
+def __getattr__(name: str) -> _LazyFolder:
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    load_numba()
-    return importlib.import_module(f"{__name__}.{name}")
+    return _LazyFolder(name)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pullback.operators.check import check
 from pullback.regularizers._regularizer import Regularizer
-from pullback.structures._bridge import check
 from pullback.structures._structure import Structure
 
 

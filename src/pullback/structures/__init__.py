@@ -1,5 +1,5 @@
-"""What a discrete structure is: its vertices, its best vertex, its marginals, its nearest point.
+"""Discrete structures: polytopes, their best vertices, their marginals and their projections.
 
-Each file holds one structure and leans on `kernels` for its algorithms, through the operators of `_bridge`.  Nothing
-here knows a regularizer, a step size or an estimator.
+A structure knows what a tree or a subset is, and carries what is particular to a batch: lengths, masks, budgets.  It
+leans on the operators, and never needs to know what a regularizer or a loss is.
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pullback.structures._structure import Support, restrict_items
+from pullback.structures._results import Mixture
 
 _ROUNDING = 1e-13  # per item; a subset with a smaller share is there by rounding alone
 _MOST = 2**24
@@ -27,13 +27,13 @@ def list_subsets(name: str, n: int, sizes: Sequence[int]) -> Tensor:
     return every
 
 
-def are_subsets(name: str, vertices: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Tensor:
+def are_subsets(vertices: Tensor, allowed: Tensor | None) -> Tensor:
     """Whether each of `vertices` (..., n) is made of zeros and ones, with ones at allowed items only: (...)."""
-    allowed = restrict_items(name, torch.zeros_like(vertices), lengths, mask) == 0
-    return ((vertices == 0) | ((vertices == 1) & allowed)).all(-1)
+    ones = vertices == 1 if allowed is None else (vertices == 1) & allowed
+    return ((vertices == 0) | ones).all(-1)
 
 
-def mix_subsets(point: Tensor) -> Support:
+def mix_subsets(point: Tensor) -> Mixture:
     """A point 0 ≤ μ ≤ 1 as a mixture of subsets, each with ⌊Σμ⌋ or ⌈Σμ⌉ items; differentiable in the point.
 
     Lay the items end to end, item i on the interval from Cᵢ₋₁ to Cᵢ = μ₁ + … + μᵢ.  The marks u, u + 1, u + 2, … hit
@@ -48,8 +48,8 @@ def mix_subsets(point: Tensor) -> Support:
     cuts = torch.cat([edge, cuts, edge + 1], -1)
     widths = cuts.diff(dim=-1)  # (..., n + 1)
     in_use = widths > _ROUNDING * (point.shape[-1] + 10)
-    count = in_use.sum(-1)
-    most = int(count.max()) if count.numel() else 0
+    size = in_use.sum(-1)
+    most = int(size.max()) if size.numel() else 0
     order = torch.sort((~in_use).to(torch.uint8), dim=-1, stable=True).indices[..., :most]
     used = in_use.gather(-1, order)
     probabilities = torch.where(used, widths.gather(-1, order), 0).to(point.dtype)
@@ -58,4 +58,4 @@ def mix_subsets(point: Tensor) -> Support:
     ends = ends.detach().unsqueeze(-2)
     starts = torch.nn.functional.pad(ends[..., :-1], (1, 0))
     hit = ((ends - marks).ceil() > (starts - marks).ceil()) | (point == 1).unsqueeze(-2)
-    return Support((hit & used.unsqueeze(-1)).to(point.dtype), probabilities, count)
+    return Mixture((hit & used.unsqueeze(-1)).to(point.dtype), probabilities, size)

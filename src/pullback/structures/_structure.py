@@ -1,102 +1,154 @@
 """The interface of a structure, and what follows from it."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar, final
 
 import torch
 from torch import Tensor
 
-from pullback.structures._bridge import check
+from pullback.operators import active_set
+from pullback.operators._register import is_plain_eager
+from pullback.operators.active_set import Found, check_start
+from pullback.operators.check import check
+from pullback.structures._checks import check_lengths, check_mask, check_scores
 from pullback.structures._maximum_entropy import maximum_entropy
-from pullback.structures._projection import Projection, check_start, moving_point, project
+from pullback.structures._results import Enumeration, Mixture, Solution, TopK
+from pullback.structures._searches import search_of
 
 
 class MissingCapability(TypeError):
     """A structure was asked for something it cannot give, such as a partition function."""
 
 
-class Support(NamedTuple):
-    """The vertices that a SparseMAP solution mixes.
-
-    vertices: (..., m, *event), zeros beyond `count`;  probabilities: (..., m);  count: (...), how many are in use.
-    """
-
-    vertices: Tensor
-    probabilities: Tensor
-    count: Tensor  # type: ignore[assignment]  # shadows tuple.count
-
-
 class Structure(ABC):
     """A set 𝒵 of 0/1 vertices and its convex hull, one of each for every example of a batch.
 
     Scores have any number of batch dimensions followed by `event_dims` dimensions that index the parts.  A structure is
-    immutable; what is particular to a batch (lengths, masks, budgets) are its fields.  A new one needs `argmax` alone;
-    `enumerate` brings exact estimators and the tests, and a faster `sparsemap` may replace the one written here.
+    immutable; what is particular to a batch (lengths, masks, budgets) are its fields.  A new one needs `argmax` alone:
+    SparseMAP and every estimator that asks for no more follow from it.  `vertices` brings exact estimators, and a
+    faster operation may replace one written here.
     """
 
-    event_dims: ClassVar[int] = 1
+    offer: ClassVar[str] = "an argmax"
 
     @abstractmethod
     def argmax(self, scores: Tensor) -> Tensor:
         """The best vertex (MAP): zeros and ones, shaped like `scores`; its output never requires grad."""
 
-    def sparsemap(self, scores: Tensor) -> Tensor:
-        """The point of the polytope nearest to `scores` (SparseMAP).
+    # ---- hooks: what is particular to a structure
 
-        argmin ½‖μ − s‖² over conv 𝒵, by the active-set method: each round costs one `argmax`.  Differentiable: the
-        Jacobian projects onto the span of the face that μ lies on; where a gradient will be needed, two or more further
-        calls of `argmax` look for vertices of that face beyond those in use.  Reference: Niculae et al. (2018).
+    @property
+    def event_dims(self) -> int:
+        """How many trailing dimensions of scores index the parts of one example."""
+        return 1
+
+    @property
+    def lengths(self) -> Tensor | None:
+        """How long each example is, where they differ."""
+        return None
+
+    @property
+    def mask(self) -> Tensor | None:
+        """Which parts are allowed, where not all are."""
+        return None
+
+    def longest(self, event: Sequence[int]) -> int:
+        """The largest length that parts of this shape have room for."""
+        return event[0]
+
+    def check_event(self, event: torch.Size) -> None:
+        """Raises where parts of this shape do not fit the structure; any shape does, if not said."""
+        return
+
+    def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor | None:
+        """Which parts of scores of this shape exist: boolean, to be broadcast to `shape`; None if all do.
+
+        Padding beyond `lengths`, along the first dimension of the parts, and what `mask` forbids do not.
+        """
+        _, event = self._split(shape)
+        inside = None
+        if self.lengths is not None:
+            positions = torch.arange(event[0], device=device)
+            inside = positions < self.lengths.to(device).unsqueeze(-1)
+            inside = inside[(...,) + (None,) * (len(event) - 1)]
+        return self._with_mask(inside, device)
+
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        """Every vertex that some example may take, and possibly others, as zeros and ones: (m, *event)."""
+        raise MissingCapability(f"{type(self).__name__} cannot list its vertices: it has no `vertices`.")
+
+    # ---- projections
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        """argmax ⟨s, μ⟩ − ½‖μ‖² over conv 𝒵 (SparseMAP): the point of the polytope nearest to `scores`.
+
+        By the active-set method: each round costs one `argmax`.  Differentiable: the Jacobian projects onto the span of
+        the face that μ lies on; where a gradient will be needed, two or more further calls of `argmax` look for
+        vertices of that face beyond those in use.  Reference: Niculae et al. (2018).
         """
         scores = self.restrict(scores)
-        found = self._project(scores.detach(), spanning=torch.is_grad_enabled() and scores.requires_grad)
-        return moving_point(scores, found, self.event_dims)
+        if is_plain_eager() and not scores.is_meta:
+            return active_set.eager_nearest(scores, self._search, self.event_dims)
+        return active_set.nearest(scores, *search_of(self), self.event_dims)
 
-    def support(self, scores: Tensor) -> Support:
+    def project(self, point: Tensor) -> Tensor:
+        """The point of the polytope nearest to `point`.
+
+        It is `sparsemap` as long as a structure has no scores of its own, such as those of transitions.
+        """
+        return self.sparsemap(point)
+
+    def support(self, scores: Tensor) -> Mixture:
         """The vertices and probabilities of a SparseMAP solution; the probabilities are differentiable."""
         scores = self.restrict(scores)
-        found = self._project(scores.detach())
-        return Support(found.vertices, affine_probabilities(scores, found, self.event_dims), found.count)
+        found = self._search(scores.detach())
+        probabilities = affine_probabilities(scores, found, self.event_dims)
+        return Mixture(found.vertices, probabilities, found.size)
 
-    def project(self, scores: Tensor, start: Tensor | None = None) -> Projection:
-        """The SparseMAP solution with the vertices it mixes, its gap, and how many rounds the active-set method took.
+    def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
+        """The SparseMAP solution with the vertices it mixes, its gap, and how many rounds it took.
 
         `start` (*batch, k, *event) holds vertices to begin with, padded with zeros: those of the solution for scores
-        nearby save most rounds.  What is no vertex is passed over.
+        nearby save most rounds.  Rows that are not vertices are ignored.
         """
-        return self._project(self.restrict(scores).detach(), start=start)
+        scores = self.restrict(scores).detach()
+        found = self._search(scores, start=None if start is None else self._known_vertices(start, scores))
+        mixture = Mixture(found.vertices, found.probabilities, found.size)
+        return Solution(mixture, found.gap, found.iterations, found.converged)
 
-    def enumerate(self, event_shape: Sequence[int]) -> Tensor:
-        """Every vertex that some example of the batch may take: (vertices, *event_shape); `contains` tells whose."""
-        raise MissingCapability(f"{type(self).__name__} cannot list its vertices: it has no `enumerate`.")
+    # ---- vertices
+
+    @final
+    def enumerate(self, shape: Sequence[int]) -> Enumeration:
+        """Every vertex for scores of this shape, and which example each belongs to."""
+        batch, event = self._split(shape)
+        listed = self.vertices(event)
+        belongs = self.contains(listed.reshape(-1, *(1,) * len(batch), *event).expand(-1, *batch, *event))
+        used = belongs.flatten(1).any(1) if batch else belongs
+        return Enumeration(listed[used], belongs[used])
 
     def contains(self, vertices: Tensor) -> Tensor:
-        """Whether each of `vertices` (..., *batch, *event) is a vertex for its example: (..., *batch)."""
-        event = vertices.shape[vertices.dim() - self.event_dims :]
-        every = self.enumerate(event).to(vertices).flatten(1)
-        return (vertices.flatten(-self.event_dims).unsqueeze(-2) == every).all(-1).any(-1)
+        """Whether each of `vertices` (..., *batch, *event) is a vertex for its example: (..., *batch).
+
+        Among all 0/1 vectors, z alone maximizes the scores that are 1 where z is and −1 elsewhere.
+        """
+        best = self.argmax(torch.where(vertices == 1, 1.0, -1.0))
+        return (best == vertices).flatten(-self.event_dims).all(-1)
+
+    # ---- scores
 
     def restrict(self, scores: Tensor) -> Tensor:
-        """`scores` once checked, with every forbidden or padded part at −∞.
+        """`scores` once checked, with −∞ at every part that is not `allowed`.
 
-        Half precision under autocast becomes float32 here.  Members with masks or lengths extend this.
+        Half precision under autocast becomes float32 here.
         """
-        if not isinstance(scores, Tensor):
-            raise TypeError(f"{type(self).__name__}: scores are a {type(scores).__name__}; expected a torch.Tensor.")
-        if not scores.is_floating_point():
-            raise TypeError(f"{type(self).__name__}: scores have dtype {scores.dtype}; expected a floating dtype.")
-        if scores.dim() < self.event_dims:
-            raise ValueError(
-                f"{type(self).__name__}: scores have shape {tuple(scores.shape)}; "
-                f"expected at least {self.event_dims} dimension(s)."
-            )
-        if 0 in scores.shape[scores.dim() - self.event_dims :]:
-            raise ValueError(
-                f"{type(self).__name__}: scores have shape {tuple(scores.shape)}; expected at least one part."
-            )
-        if scores.dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled(scores.device.type):
-            return scores.float()
-        return scores
+        scores = self._checked(scores)
+        self._check_range(scores.shape)
+        allowed = self.allowed(scores.shape, scores.device)
+        return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
 
     def inner(self, scores: Tensor, point: Tensor) -> Tensor:
         """⟨scores, point⟩, one number per example; a part at −∞ that `point` does not use adds nothing."""
@@ -112,17 +164,72 @@ class Structure(ABC):
         """One number per example, shaped to multiply points."""
         return per_example.reshape(per_example.shape + (1,) * self.event_dims)
 
-    def _project(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Projection:
-        if start is not None:
-            at = scores.dim() - self.event_dims
-            check_start(start, scores.shape[:at], scores.shape[at:])
-            is_vertex = self.contains(start.movedim(at, 0)).movedim(0, at)
-            start = start.masked_fill(~self.widen(is_vertex), 0)
-        return project(self.argmax, scores, self.event_dims, spanning=spanning, start=start)
+    # ---- capabilities
+
+    def offers(self, capability: type[Structure]) -> bool:
+        """Whether this structure can do what `capability`, such as `LogLinear`, promises."""
+        return isinstance(self, capability)
+
+    # ---- for members
+
+    def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores as kernels read them, with −∞ where the mask forbids, and one length per example."""
+        scores = self._checked(scores)
+        if self.mask is not None:
+            check_mask(type(self).__name__, self.mask, scores.shape)
+            scores = scores.masked_fill(~self.mask.to(scores.device), -torch.inf)
+        return scores, self._lengths_of(scores)
+
+    def _lengths_of(self, scores: Tensor) -> Tensor:
+        batch, event = self._split(scores.shape)
+        if self.lengths is None:
+            return torch.full(batch, self.longest(event), dtype=torch.int64, device=scores.device)
+        check_lengths(type(self).__name__, self.lengths, batch)
+        return self.lengths.to(scores.device, torch.int64).expand(batch)
+
+    def _checked(self, scores: Tensor) -> Tensor:
+        check_scores(type(self).__name__, scores, self.event_dims)
+        self.check_event(self._split(scores.shape)[1])
+        if scores.dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled(scores.device.type):
+            return scores.float()
+        return scores
+
+    def _check_range(self, shape: torch.Size) -> None:
+        if self.lengths is not None:
+            batch, event = self._split(shape)
+            name, most = type(self).__name__, self.longest(event)
+            check_lengths(name, self.lengths, batch)
+            inside = (self.lengths >= 0) & (self.lengths <= most)
+            check(inside, f"{name}: lengths{{example}} is out of range; expected between 0 and {most}.")
+
+    def _with_mask(self, inside: Tensor | None, device: torch.device | None) -> Tensor | None:
+        if self.mask is None:
+            return inside
+        mask = self.mask.to(device)
+        return mask if inside is None else inside & mask
+
+    def _split(self, shape: Sequence[int]) -> tuple[torch.Size, torch.Size]:
+        """The dimensions of the batch and those of the parts."""
+        shape = torch.Size(shape)
+        at = len(shape) - self.event_dims
+        return shape[:at], shape[at:]
+
+    def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
+        """The vertices whose mixture is nearest to scores that are restricted; with `spanning`, all of its face."""
+        return active_set.search(self.argmax, scores, self.event_dims, spanning=spanning, start=start)
+
+    def _known_vertices(self, start: Tensor, scores: Tensor) -> Tensor:
+        """`start` with zeros in rows that are not vertices."""
+        batch, event = self._split(scores.shape)
+        check_start(start, batch, event)
+        is_vertex = self.contains(start.movedim(len(batch), 0)).movedim(0, len(batch))
+        return start.masked_fill(~self.widen(is_vertex), 0)
 
 
 class LogLinear(Structure):
     """A structure whose log-partition function can be computed: p(z) ∝ exp⟨s, z⟩."""
+
+    offer = "a partition function"
 
     @abstractmethod
     def log_partition(self, scores: Tensor) -> Tensor:
@@ -130,39 +237,41 @@ class LogLinear(Structure):
 
     def marginals(self, scores: Tensor) -> Tensor:
         """The expected vertex: the gradient of `log_partition`.  Differentiable."""
-        with torch.enable_grad():
-            differentiable = scores.requires_grad
+        differentiable = torch.is_grad_enabled() and scores.requires_grad
+        with torch.inference_mode(False), torch.enable_grad():
             if not differentiable:
-                scores = scores.detach().requires_grad_()
+                scores = scores.clone() if scores.is_inference() else scores.detach()
+                scores.requires_grad_()
             total = self.log_partition(scores).sum()
             (expected,) = torch.autograd.grad(total, scores, create_graph=differentiable)
         return expected
 
     def entropy(self, scores: Tensor) -> Tensor:
         """−Σ p(z) log p(z) = log_partition(s) − ⟨s, marginals(s)⟩; one number per example."""
-        exact = self.restrict(scores).double()
+        scores = self.restrict(scores)
+        exact = scores.double()
         entropy = self.log_partition(exact) - self.inner(exact, self.marginals(exact))
         return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
 
     def log_prob(self, scores: Tensor, z: Tensor) -> Tensor:
         """⟨s, z⟩ − log_partition(s); −∞ where `z` is not a vertex.  `z` may have further leading dimensions."""
-        event = scores.shape[scores.dim() - self.event_dims :]
-        if z.shape[z.dim() - self.event_dims :] != event:
+        event = self._split(scores.shape)[1]
+        if self._split(z.shape)[1] != event:
             raise ValueError(
                 f"{type(self).__name__}: z has shape {tuple(z.shape)}; expected (..., {str(tuple(event))[1:]}."
             )
-        restricted = self.restrict(scores)
-        exact = restricted.double()
+        scores = self.restrict(scores)
+        exact = scores.double()
         value = self.inner(exact, z) - self.log_partition(exact)
         value = value - value.detach().clamp_min(0)  # a difference of sums may round above 0
-        return value.masked_fill(~self.contains(z), -torch.inf).to(restricted.dtype)
+        return value.masked_fill(~self.contains(z), -torch.inf).to(scores.dtype)
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """The largest entropy of a distribution whose mean is `point`, any point of conv 𝒵; one number per example.
 
         The entropy of p(z) ∝ exp⟨s, z⟩ when `point` is marginals(s), and 0 at a vertex.  Its gradient is −s.
         """
-        mean = self.sparsemap(point.detach().double())  # the nearest point that is exactly one of the polytope
+        mean = self.project(point.detach().double())  # the nearest point that is exactly one of the polytope
         distance = (mean - point.detach()).abs().flatten(-self.event_dims).amax(-1)
         check(
             distance <= max(1e-7, 10 * torch.finfo(point.dtype).eps),
@@ -179,15 +288,78 @@ class LogLinear(Structure):
         """Independent vertices drawn from p: (*sample_shape, *batch, *event).  Exact; never requires grad."""
 
 
+class KBest(Structure):
+    """A structure that can list its best vertices in order."""
+
+    offer = "its k best vertices"
+
+    def topk(self, scores: Tensor, k: int) -> TopK:
+        """The `k` best vertices and their scores, all different; the scores are differentiable."""
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise ValueError(f"{type(self).__name__}: k is {k!r}; expected an integer ≥ 1.")
+        scores = self._checked(scores)
+        vertices, size = self._best(scores.detach(), k)
+        used = scores.unsqueeze(-1 - self.event_dims).masked_fill(vertices == 0, 0)
+        values = (used * vertices).flatten(-self.event_dims).sum(-1)
+        missing = torch.arange(k, device=size.device) >= size.unsqueeze(-1)
+        return TopK(vertices, values.masked_fill(missing, -torch.inf), size)
+
+    @abstractmethod
+    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """(*batch, k, *event), best first, and how many there are: (*batch)."""
+
+
 class Simplex(LogLinear):
     """A structure whose vertices are unit vectors, so that α-entmax is defined on it."""
+
+    offer = "unit vectors for vertices"
 
     @abstractmethod
     def entmax(self, scores: Tensor, alpha: float | Tensor) -> Tensor:
         """argmax ⟨s, p⟩ + H(p) with Tsallis' entropy of order α: softmax at 1, sparsemax at 2.  Differentiable."""
 
 
-def affine_probabilities(scores: Tensor, found: Projection, event_dims: int) -> Tensor:
+Capability = TypeVar("Capability", bound=Structure)
+
+
+def require(structure: Structure, capability: type[Capability], who: str) -> Capability:
+    """`structure`, which has to offer what `who` needs; otherwise raises `MissingCapability`."""
+    if not structure.offers(capability):
+        raise MissingCapability(
+            f"{who} needs {capability.offer}, and {type(structure).__name__} has none; "
+            "a squared-norm method such as `sparsemap` or `spigot` needs only an argmax."
+        )
+    return structure  # type: ignore[return-value]  # a wrapper offers what it wraps
+
+
+def draw(
+    operator: Callable[..., Tensor],
+    scores: Tensor,
+    lengths: Tensor,
+    sample_shape: Sequence[int],
+    generator: torch.Generator | None,
+    *numbers: Any,
+) -> Tensor:
+    """Vertices (*sample_shape, *batch, *event) from an operator that draws (*batch, count, *event) by seeds."""
+    device = torch.device("cpu") if generator is None else generator.device
+    seeds = torch.randint(2**63 - 1, lengths.shape, generator=generator, device=device)
+    drawn = operator(scores.detach(), lengths, seeds, torch.Size(sample_shape).numel(), *numbers)
+    return drawn.movedim(lengths.dim(), 0).reshape(*sample_shape, *scores.shape)
+
+
+def directly(structure: Structure, scores: Tensor) -> Solution:
+    """The solution of a structure whose `support` needs no search, and so no start."""
+    with torch.no_grad():
+        scores = structure.restrict(scores)
+        mixture = structure.support(scores)
+        point = mixture.mean()
+        rest = scores.masked_fill(scores == -torch.inf, 0).double() - point
+        best = structure.argmax(rest.masked_fill(scores == -torch.inf, -torch.inf))
+        gap = (rest * (best - point)).flatten(-structure.event_dims).sum(-1)
+    return Solution(mixture, gap, torch.zeros_like(mixture.size), torch.ones_like(gap, dtype=torch.bool))
+
+
+def affine_probabilities(scores: Tensor, found: Found, event_dims: int) -> Tensor:
     """The probabilities of a support as functions of the scores.
 
     Near the solution they minimize ½‖Σ pᵢ zᵢ − s‖² subject to Σ pᵢ = 1 alone, which is a linear system in the Gram
@@ -206,48 +378,3 @@ def affine_probabilities(scores: Tensor, found: Projection, event_dims: int) -> 
     free, unit = solved[..., 0], solved[..., 1]
     affine = free + unit * ((1 - free.sum(-1)) / unit.sum(-1))[..., None]
     return found.probabilities + (affine - affine.detach()).to(scores.dtype)
-
-
-def restrict_items(name: str, scores: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Tensor:
-    """Scores (..., n) with −∞ at padded and masked items, for structures over a list of items."""
-    n = scores.shape[-1]
-    if lengths is not None:
-        check_lengths(name, lengths, scores.shape[:-1], n)
-        inside = torch.arange(n, device=scores.device) < lengths.to(scores.device).unsqueeze(-1)
-        scores = scores.masked_fill(~inside, -torch.inf)
-    if mask is not None:
-        check_mask(name, mask, scores)
-        scores = scores.masked_fill(~mask.to(scores.device), -torch.inf)
-    return scores
-
-
-def check_lengths(name: str, lengths: Tensor, batch_shape: torch.Size, largest: int) -> None:
-    """Lengths are integers between 0 and `largest`, one per example."""
-    if not isinstance(lengths, Tensor):
-        raise TypeError(f"{name}: lengths are a {type(lengths).__name__}; expected a tensor of integers.")
-    if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
-        raise TypeError(f"{name}: lengths have dtype {lengths.dtype}; expected an integer dtype.")
-    if not _broadcasts(lengths.shape, batch_shape):
-        raise ValueError(
-            f"{name}: lengths have shape {tuple(lengths.shape)}; expected the batch shape {tuple(batch_shape)}."
-        )
-    check(
-        (lengths >= 0) & (lengths <= largest),
-        f"{name}: lengths{{example}} is out of range; expected between 0 and {largest}.",
-    )
-
-
-def check_mask(name: str, mask: Tensor, scores: Tensor) -> None:
-    """A mask is boolean, true where a part is allowed, and broadcasts to the scores."""
-    if not isinstance(mask, Tensor):
-        raise TypeError(f"{name}: mask is a {type(mask).__name__}; expected a boolean tensor.")
-    if mask.dtype != torch.bool:
-        raise TypeError(f"{name}: mask has dtype {mask.dtype}; expected torch.bool, true where a part is allowed.")
-    if not _broadcasts(mask.shape, scores.shape):
-        raise ValueError(
-            f"{name}: mask has shape {tuple(mask.shape)}; expected the shape of the scores, {tuple(scores.shape)}."
-        )
-
-
-def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
-    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to)))

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from pullback.structures._bridge import check
+from pullback.operators.check import check
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
-from pullback.structures._structure import LogLinear, Support, restrict_items
+from pullback.structures._results import Mixture, Solution
+from pullback.structures._structure import LogLinear, directly
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +36,11 @@ class Binary(LogLinear):
         """clip(s, 0, 1), the nearest point of the unit cube."""
         return self.restrict(scores).clamp(0, 1)
 
-    def support(self, scores: Tensor) -> Support:
+    def support(self, scores: Tensor) -> Mixture:
         return mix_subsets(self.sparsemap(scores))
+
+    def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
+        return directly(self, scores)
 
     def log_partition(self, scores: Tensor) -> Tensor:
         """Σ log(1 + eˢ)."""
@@ -59,7 +63,7 @@ class Binary(LogLinear):
         slack = max(1e-4, 10 * torch.finfo(point.dtype).eps)
         inside = ((point >= -slack) & (point <= 1 + slack)).all(-1)
         point = point.clamp(0, 1)
-        inside = inside & are_subsets("Binary", point.detach().ceil(), self.lengths, self.mask)
+        inside = inside & self.contains(point.detach().ceil())
         check(inside, "Binary: the target of example {example} lies outside the polytope.")
         return -(torch.xlogy(point, point) + torch.xlogy(1 - point, 1 - point)).sum(-1)
 
@@ -71,13 +75,13 @@ class Binary(LogLinear):
         uniforms = torch.rand(*sample_shape, *p.shape, generator=generator, dtype=torch.float64, device=device)
         return (uniforms.to(p.device) < p).to(p.dtype)
 
-    def enumerate(self, event_shape: Sequence[int]) -> Tensor:
-        return list_subsets("Binary", event_shape[-1], range(event_shape[-1] + 1))
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        return list_subsets("Binary", event[-1], range(event[-1] + 1))
 
     def contains(self, vertices: Tensor) -> Tensor:
-        return are_subsets("Binary", vertices, self.lengths, self.mask)
+        return are_subsets(vertices, self.allowed(vertices.shape, vertices.device))
 
     def restrict(self, scores: Tensor) -> Tensor:
-        scores = restrict_items("Binary", super().restrict(scores), self.lengths, self.mask)
+        scores = super().restrict(scores)
         check((scores < torch.inf).all(-1), "Binary: the scores of example {example} contain NaN or +inf.")
         return scores

@@ -6,16 +6,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pullback.structures import _simplex_operators as simplex
-from pullback.structures._bridge import check
+from pullback.operators import simplex
+from pullback.operators.check import check
+from pullback.structures._checks import broadcasts
 from pullback.structures._items import are_subsets
-from pullback.structures._structure import Simplex, Support, _broadcasts, restrict_items
+from pullback.structures._results import Mixture, Solution
+from pullback.structures._structure import KBest, Simplex, directly
 
-_REFUSED = "Categorical: the scores of example {example} contain NaN or +inf, or all are -inf; expected a finite score."
+_REFUSED = (
+    "Categorical: the scores of example {example} contain NaN or +inf, or none is above -inf; "
+    "expected a finite score within its length and mask."
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Categorical(Simplex):
+class Categorical(Simplex, KBest):
     """One of n categories.
 
     Scores: (..., n); the polytope is the simplex, marginals are the softmax and sparsemap is the sparsemax.
@@ -48,7 +53,7 @@ class Categorical(Simplex):
                 return direct(scores)
         scores = self.restrict(scores)
         orders = torch.as_tensor(alpha, dtype=torch.float64, device=scores.device)
-        if not _broadcasts(orders.shape, scores.shape[:-1]):
+        if not broadcasts(orders.shape, scores.shape[:-1]):
             raise ValueError(
                 f"Categorical: alpha has shape {tuple(orders.shape)}; expected one that broadcasts to the batch, "
                 f"{tuple(scores.shape[:-1])}."
@@ -60,12 +65,24 @@ class Categorical(Simplex):
     def _entmax15(self, scores: Tensor) -> Tensor:
         return simplex.entmax15(self.restrict(scores))
 
-    def support(self, scores: Tensor) -> Support:
+    def support(self, scores: Tensor) -> Mixture:
         point = self.sparsemap(scores)
-        count = (point > 0).sum(-1)
-        best = point.detach().topk(int(count.max()) if count.numel() else 0, -1)
+        size = (point > 0).sum(-1)
+        best = point.detach().topk(int(size.max()) if size.numel() else 0, -1)
         vertices = torch.nn.functional.one_hot(best.indices, point.shape[-1]).to(point.dtype)
-        return Support(vertices * (best.values > 0).unsqueeze(-1), point.gather(-1, best.indices), count)
+        return Mixture(vertices * (best.values > 0).unsqueeze(-1), point.gather(-1, best.indices), size)
+
+    def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
+        return directly(self, scores)
+
+    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        scores = self.restrict(scores)
+        n = scores.shape[-1]
+        best = scores.topk(min(k, n), -1)
+        check(best.values[..., 0].isfinite(), _REFUSED)
+        size = (scores > -torch.inf).sum(-1).clamp_max(k)
+        vertices = torch.nn.functional.one_hot(best.indices, n) * (best.values > -torch.inf).unsqueeze(-1)
+        return torch.nn.functional.pad(vertices.to(scores.dtype), (0, 0, 0, max(0, k - n))), size
 
     def log_partition(self, scores: Tensor) -> Tensor:
         """log Σ eˢ."""
@@ -88,7 +105,8 @@ class Categorical(Simplex):
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """−Σ p log p: a point of the simplex is the mean of one distribution only."""
         one = (point.detach().sum(-1) - 1).abs() <= max(1e-4, 10 * torch.finfo(point.dtype).eps)
-        inside = one & (point >= 0).all(-1) & are_subsets("Categorical", point.detach().ceil(), self.lengths, self.mask)
+        allowed = self.allowed(point.shape, point.device)
+        inside = one & (point >= 0).all(-1) & are_subsets(point.detach().ceil(), allowed)
         check(inside, "Categorical: the target of example {example} lies outside the polytope.")
         return -torch.xlogy(point, point).sum(-1)
 
@@ -102,11 +120,8 @@ class Categorical(Simplex):
         noisy = scores.double() - (-uniforms.to(scores.device).log()).log()
         return self.argmax(noisy).to(scores.dtype)
 
-    def enumerate(self, event_shape: Sequence[int]) -> Tensor:
-        return torch.eye(event_shape[-1])
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        return torch.eye(event[-1])
 
     def contains(self, vertices: Tensor) -> Tensor:
-        return are_subsets("Categorical", vertices, self.lengths, self.mask) & (vertices.sum(-1) == 1)
-
-    def restrict(self, scores: Tensor) -> Tensor:
-        return restrict_items("Categorical", super().restrict(scores), self.lengths, self.mask)
+        return are_subsets(vertices, self.allowed(vertices.shape, vertices.device)) & (vertices.sum(-1) == 1)

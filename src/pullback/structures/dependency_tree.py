@@ -3,32 +3,19 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pullback.structures import _tree_operators as trees
-from pullback.structures import _tree_projections as projections
-from pullback.structures._projection import Projection, check_start
-from pullback.structures._structure import LogLinear, check_lengths, check_mask
+from pullback.operators import tree_sparsemap, trees
+from pullback.structures._slots import Slots
+from pullback.structures._structure import KBest, LogLinear, draw
 
 _MOST = 2**22
 
 
-class TopK(NamedTuple):
-    """The best structures in decreasing order of score.
-
-    vertices: (..., k, *event);  scores: (..., k), −∞ beyond `count`;  count: (...), below k only if there are no more.
-    """
-
-    vertices: Tensor
-    scores: Tensor
-    count: Tensor  # type: ignore[assignment]  # shadows tuple.count
-
-
 @dataclass(frozen=True, eq=False)
-class DependencyTree(LogLinear):
+class DependencyTree(Slots, LogLinear, KBest):
     """Trees in which every word has one head: another word, or the root.
 
     Scores: (..., n + 1, n + 1), scores[..., head, modifier]; node 0 is the root.  Column 0 and the diagonal are
@@ -43,91 +30,81 @@ class DependencyTree(LogLinear):
     Eisner's chart.  Log-partition and marginals: O(n³), by the matrix-tree theorem or the chart.
     """
 
-    event_dims: ClassVar[int] = 2
-
     lengths: Tensor | None = None
     mask: Tensor | None = None
     projective: bool = False
     single_root: bool = False
 
+    @property
+    def event_dims(self) -> int:
+        return 2
+
     # ---- inference
 
     def argmax(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
-        if scores.requires_grad:
-            scores = scores.detach()
-        return trees.argmax(scores, lengths, self.projective, self.single_root)
+        return self._trees.argmax(scores.detach(), lengths, self.single_root)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective or peaked."""
-        scores, lengths = self._prepare(scores)
-        if self.projective:
-            start = projections.no_trees(lengths, scores.shape[-1])
-            return projections.by_trees(scores, lengths, start, True, self.single_root, projections.GAP_OF_DERIVATIVE)[
-                0
-            ]
-        return projections.project(scores, lengths, self.single_root)[0]
-
-    def _project(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Projection:
-        if spanning:
-            return super()._project(scores, spanning=spanning, start=start)
-        scores, lengths = self._prepare(scores)
-        given = projections.no_trees(lengths, scores.shape[-1]) if start is None else self._given(start, scores)
-        found = projections.by_trees(scores, lengths, given, self.projective, self.single_root, projections.GAP)
-        point, heads, probabilities, count, gap, iterations = found
-        most = int(count.max()) if count.numel() else 1
-        inside = torch.arange(most, device=count.device) < count.unsqueeze(-1)
-        words = torch.where(inside, lengths.unsqueeze(-1), 0)
-        vertices = trees.arcs(probabilities, heads[..., :most, :], words)
-        converged = projections.is_certified(gap, scores, point)
-        return Projection(vertices, probabilities[..., :most], count, iterations + 1, gap, converged)
-
-    def _given(self, start: Tensor, scores: Tensor) -> Tensor:
-        """The heads of the trees in `start`, −1 for whatever else is there."""
-        check_start(start, scores.shape[:-2], scores.shape[-2:])
-        lengths = self._lengths(scores).unsqueeze(-1).expand(start.shape[:-2])
-        return trees.heads(start.detach().to(scores.device), lengths, self.projective, self.single_root)
+        project = tree_sparsemap.project_projective if self.projective else tree_sparsemap.project
+        return project(*self._prepare(scores), self.single_root)[0]
 
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
         if torch.is_grad_enabled() and scores.requires_grad:
-            return trees.partition_and_marginals(scores, lengths, self.projective, self.single_root, False)[0]
-        return trees.log_partition(scores, lengths, self.projective, self.single_root)
+            return self._trees.partition(scores, lengths, self.single_root)[0]
+        return self._trees.log_partition(scores, lengths, self.single_root)
 
     def marginals(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
-        linearized = torch.is_grad_enabled() and scores.requires_grad
-        return trees.partition_and_marginals(scores, lengths, self.projective, self.single_root, linearized)[1]
+        differentiable = torch.is_grad_enabled() and scores.requires_grad
+        linearized = differentiable and not self.projective
+        partition = trees.linearized_partition if linearized else self._trees.partition
+        return partition(scores, lengths, self.single_root)[1]
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        scores = scores.detach()
-        seeds = torch.randint(2**63 - 1, lengths.shape, generator=generator)
-        count = torch.Size(sample_shape).numel()
-        drawn = trees.sample(scores, lengths, seeds, count, self.projective, self.single_root)
-        return drawn.movedim(-3, 0).reshape(*sample_shape, *scores.shape)
+        return draw(self._trees.sample, *self._prepare(scores), sample_shape, generator, self.single_root)
 
-    def topk(self, scores: Tensor, k: int) -> TopK:
-        """The `k` best trees and their scores, all different; the scores are differentiable."""
-        if not isinstance(k, int) or k < 1:
-            raise ValueError(f"DependencyTree: k is {k!r}; expected an integer ≥ 1.")
-        prepared, lengths = self._prepare(scores)
-        vertices, count = trees.topk(prepared.detach(), lengths, k, self.projective, self.single_root)
-        missing = torch.arange(k, device=count.device) >= count.unsqueeze(-1)
-        values = (self.restrict(scores).unsqueeze(-3).masked_fill(vertices == 0, 0) * vertices).sum((-1, -2))
-        return TopK(vertices, values.masked_fill(missing, -torch.inf), count)
+    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return self._trees.topk(*self._prepare(scores), k, self.single_root)
+
+    def _mix(self, scores: Tensor, lengths: Tensor, start: Tensor, *limits: float) -> tuple[Tensor, ...]:
+        return self._trees.mixture(scores, lengths, self.single_root, start, *limits)
+
+    @property
+    def _trees(self) -> trees.TreeOperators:
+        return trees.projective if self.projective else trees.any_order
 
     # ---- what a tree is
 
-    def enumerate(self, event_shape: Sequence[int]) -> Tensor:
-        size = event_shape[-1]
-        lengths = [size - 1] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
-        every = [self._enumerate_words(n, size) for n in lengths]
-        return torch.cat(every)
+    def longest(self, event: Sequence[int]) -> int:
+        return event[-1] - 1
 
-    def _enumerate_words(self, n: int, size: int) -> Tensor:
+    def check_event(self, event: torch.Size) -> None:
+        if event[0] != event[1]:
+            raise ValueError(
+                f"DependencyTree: scores have parts of shape {tuple(event)}; expected (..., n + 1, n + 1) for n words, "
+                "node 0 being the root."
+            )
+
+    def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
+        nodes = torch.arange(shape[-1], device=device)
+        words = nodes > 0
+        arcs = words & (nodes.unsqueeze(-1) != nodes)
+        if self.lengths is not None:
+            inside = nodes <= self.lengths.to(device).unsqueeze(-1)
+            arcs = arcs & inside.unsqueeze(-1) & inside.unsqueeze(-2)
+        return arcs if self.mask is None else arcs & self.mask.to(device)
+
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        size = event[-1]
+        lengths = [size - 1] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
+        return torch.cat([self._list_trees(n, size) for n in lengths])
+
+    def _list_trees(self, n: int, size: int) -> Tensor:
         if (n + 1) ** n > _MOST:
             raise ValueError(
                 f"DependencyTree: {n} words have {(n + 1) ** (n - 1)} trees; expected at most 7 words to list."
@@ -136,22 +113,17 @@ class DependencyTree(LogLinear):
         arcs = torch.zeros(len(heads), size, size)
         arcs[:, :, 1 : n + 1] = torch.nn.functional.one_hot(heads, size).mT.to(arcs.dtype)
         words = torch.full((len(heads),), n)
-        return arcs[trees.contains(arcs, words, self.projective, self.single_root)]
+        return arcs[trees.heads(arcs, words, self.projective, self.single_root)[..., 0] == 0]
 
     def contains(self, vertices: Tensor) -> Tensor:
-        if vertices.shape[-1] != vertices.shape[-2]:
-            raise ValueError(
-                f"DependencyTree: vertices have shape {tuple(vertices.shape)}; expected (..., n + 1, n + 1)."
-            )
-        lengths = self._lengths(vertices)
-        answer = trees.contains(vertices, lengths, self.projective, self.single_root)
+        self.check_event(vertices.shape[-2:])
+        answer = trees.heads(vertices, self._lengths_of(vertices), self.projective, self.single_root)[..., 0] == 0
         if self.mask is not None:
             answer = answer & ~((vertices != 0) & ~self.mask.to(vertices.device)).flatten(-2).any(-1)
         return answer
 
-    def restrict(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        return scores.masked_fill(~trees.arcs_in_use(lengths, scores.shape[-1]), -torch.inf)
+    def _slots(self, event: Sequence[int]) -> Tensor:
+        return torch.arange(event[-1]).expand(*event)
 
     # ---- heads
 
@@ -167,22 +139,3 @@ class DependencyTree(LogLinear):
         size = heads.shape[-1] + 1
         words = torch.nn.functional.one_hot(heads.clamp_min(0), size).mT * (heads >= 0).unsqueeze(-2)
         return torch.nn.functional.pad(words.to(torch.get_default_dtype()), (1, 0))
-
-    # ---- plumbing
-
-    def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores as the kernels read them, and one length per example."""
-        scores = super().restrict(scores)
-        if scores.shape[-1] != scores.shape[-2]:
-            raise ValueError(f"DependencyTree: scores have shape {tuple(scores.shape)}; expected (..., n + 1, n + 1).")
-        if self.mask is not None:
-            check_mask("DependencyTree", self.mask, scores)
-            scores = scores.masked_fill(~self.mask.to(scores.device), -torch.inf)
-        return scores, self._lengths(scores)
-
-    def _lengths(self, scores: Tensor) -> Tensor:
-        batch, n = scores.shape[:-2], scores.shape[-1] - 1
-        if self.lengths is None:
-            return torch.full(batch, n, dtype=torch.int64, device=scores.device)
-        check_lengths("DependencyTree", self.lengths, batch, n)
-        return self.lengths.to(scores.device, torch.int64).expand(batch)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback.structures._bridge import check
-from pullback.structures._projection import Projection, project
+from pullback.operators.active_set import Found, check_start, search
+from pullback.operators.check import check
 from pullback.structures._structure import Structure
 
 
@@ -32,7 +32,7 @@ class Oracle(Structure):
     """
 
     best: Callable[[Any], Any]
-    event_dims: int = 1  # type: ignore[misc]  # of the class elsewhere; here of the function
+    event_dims: int = 1
     batched: bool = True
     numpy: bool = False
     tolerance: float = 1e-9
@@ -65,8 +65,8 @@ class Oracle(Structure):
         check(~scores.isnan().flatten(-self.event_dims).any(-1), "Oracle: scores{example} hold NaN.")
         return scores
 
-    def _project(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Projection:
-        return project(
+    def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
+        return search(
             self._ask,
             scores,
             self.event_dims,
@@ -77,6 +77,11 @@ class Oracle(Structure):
             strict=self.strict,
             spanning=spanning,
         )
+
+    def _known_vertices(self, start: Tensor, scores: Tensor) -> Tensor:
+        """All of them: asking about each would cost as much as the search, which notices where one is no vertex."""
+        check_start(start, *self._split(scores.shape))
+        return start
 
     def _ask(self, scores: Tensor) -> Tensor:
         given = scores.clone()  # the function may write into what it gets

@@ -8,10 +8,11 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
-from pullback.structures import _subset_operators as subsets
-from pullback.structures._bridge import check
+from pullback.operators import subset as subsets
+from pullback.operators.check import check
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
-from pullback.structures._structure import LogLinear, Support, restrict_items
+from pullback.structures._results import Mixture, Solution
+from pullback.structures._structure import LogLinear, directly
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,29 +70,32 @@ class Subset(LogLinear):
 
     def argmax(self, scores: Tensor) -> Tensor:
         """The best items: as many as must be, then further ones while their score is positive, up to `k`."""
-        scores, low, high = self._prepare(scores)
+        scores, low, high = self._with_counts(scores)
         return subsets.argmax(scores.detach(), low, high)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """clip(s − τ, 0, 1), with τ = 0 unless that violates a count."""
-        return subsets.project(*self._prepare(scores))
+        return subsets.project(*self._with_counts(scores))
 
-    def support(self, scores: Tensor) -> Support:
-        scores, low, high = self._prepare(scores)
+    def support(self, scores: Tensor) -> Mixture:
+        scores, low, high = self._with_counts(scores)
         point = subsets.project(scores.double(), low, high)  # its sum has to be an integer where a count is met
         found = mix_subsets(point)
-        return Support(found.vertices.to(scores.dtype), found.probabilities.to(scores.dtype), found.count)
+        return Mixture(found.vertices.to(scores.dtype), found.probabilities.to(scores.dtype), found.size)
+
+    def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
+        return directly(self, scores)
 
     def log_partition(self, scores: Tensor) -> Tensor:
-        return subsets.partition_and_marginals(*self._prepare(scores))[0]
+        return subsets.partition(*self._with_counts(scores))[0]
 
     def marginals(self, scores: Tensor) -> Tensor:
-        return subsets.partition_and_marginals(*self._prepare(scores))[1]
+        return subsets.partition(*self._with_counts(scores))[1]
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
-        scores, low, high = self._prepare(scores)
+        scores, low, high = self._with_counts(scores)
         scores = scores.detach()
         shape = (*scores.shape[:-1], torch.Size(sample_shape).numel(), scores.shape[-1])
         device = torch.device("cpu") if generator is None else generator.device
@@ -101,8 +105,8 @@ class Subset(LogLinear):
 
     # ---- what a subset is
 
-    def enumerate(self, event_shape: Sequence[int]) -> Tensor:
-        n = event_shape[-1]
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        n = event[-1]
         low, high = torch.as_tensor(self._least()), torch.as_tensor(self.k)
         sizes = [size for size in range(n + 1) if ((low <= size) & (size <= high)).any()]
         return list_subsets("Subset", n, sizes)
@@ -110,21 +114,22 @@ class Subset(LogLinear):
     def contains(self, vertices: Tensor) -> Tensor:
         low, high = (self._per_example(count, vertices) for count in (self._least(), self.k))
         size = vertices.sum(-1)
-        return are_subsets("Subset", vertices, self.lengths, self.mask) & (low <= size) & (size <= high)
+        inside = are_subsets(vertices, self.allowed(vertices.shape, vertices.device))
+        return inside & (low <= size) & (size <= high)
 
-    def restrict(self, scores: Tensor) -> Tensor:
-        scores = restrict_items("Subset", super().restrict(scores), self.lengths, self.mask)
-        if isinstance(self.k, Tensor) or self.k == 0:  # where nothing may be chosen, nothing is read
-            nothing = self._per_example(self.k, scores) == 0
-            scores = scores.masked_fill(nothing.unsqueeze(-1), -torch.inf)
-        return scores
+    def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor | None:
+        allowed = super().allowed(shape, device)
+        if isinstance(self.k, int) and self.k > 0:
+            return allowed
+        some = torch.as_tensor(self.k, device=device).unsqueeze(-1) > 0  # where nothing may be chosen, nothing is read
+        return some if allowed is None else allowed & some
 
     # ---- plumbing
 
     def _least(self) -> int | Tensor:
         return self.k if self.low is None else self.low
 
-    def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _with_counts(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Scores as the kernels read them, and two counts for each example."""
         scores = self.restrict(scores)
         least, n = self._least(), scores.shape[-1]

@@ -1,6 +1,6 @@
 """Subsets of bounded size: selection, projection, and sums over all of them."""
 
 from pullback.kernels.subset.projection import argmax, project, project_backward
-from pullback.kernels.subset.sums import hessian_product, log_partition, sample
+from pullback.kernels.subset.sums import hessian_product, partition, sample
 
-__all__ = ["argmax", "hessian_product", "log_partition", "project", "project_backward", "sample"]
+__all__ = ["argmax", "hessian_product", "partition", "project", "project_backward", "sample"]

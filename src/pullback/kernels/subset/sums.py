@@ -197,7 +197,7 @@ def _largest_count(low, high, n):
 
 
 @kernel
-def log_partition(scores, low, high, value, marginals, lo, hi):
+def partition(scores, low, high, value, marginals, lo, hi):
     """log Σ exp⟨s, z⟩ over the subsets with low … high items, and its gradient, the expected subset.
 
     scores, marginals: (batch, n); low, high, value: (batch,).  O(n · min(high, n − low)) time and memory.

@@ -15,7 +15,7 @@ MARGIN = 1.0  # the least slack of a new list, divided by the size of the suppor
 
 
 @kernel
-def split_by_rivals(scores, lengths, most, per_word, few, many):
+def split_by_rivals(scores, lengths, most, per_word, few, many, lo, hi):
     """Splits the instances by their rivals: arcs that come within 1 of the best into the same word, not counting those.
 
     few, many (batch,): the length in one of them, -1 in the other; few are fewer than `most`, and than `per_word` n.
@@ -23,7 +23,7 @@ def split_by_rivals(scores, lengths, most, per_word, few, many):
     instances have few.
     """
     total = 0
-    for b in range(scores.shape[0]):
+    for b in range(lo, hi):
         n = lengths[b]
         limit = min(most, per_word * n)
         rivals = 0

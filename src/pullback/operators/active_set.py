@@ -1,6 +1,8 @@
-"""SparseMAP by the active-set method, for any structure that can give its best vertex."""
+"""SparseMAP for any structure that can give its best vertex, by the active-set method.
 
-import warnings
+The search calls the argmax from Python, round by round, with the rounds themselves in a kernel.
+"""
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,36 +12,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback import kernels
-from pullback.structures._bridge import name_example, over_batch
+from pullback.operators._convergence import ConvergenceError, warn_of_gap
+from pullback.operators._kernel_operator import EXAMPLES, name_example
+from pullback.operators._register import register
+from pullback.operators._threads import Kernel, over_batch
 
 _TIED = 1e-9  # vertices are on the same face if their values for s − μ are this near
 
 
-class ConvergenceWarning(UserWarning):
-    """A projection ended before its Frank–Wolfe gap was within the tolerance."""
+class Found(NamedTuple):
+    """The vertices that mix to a projection, and how they were found; nothing in it requires grad.
 
-
-class ConvergenceError(RuntimeError):
-    """What a `ConvergenceWarning` becomes when the caller is strict."""
-
-
-class Projection(NamedTuple):
-    """A SparseMAP solution as a mixture of vertices, and how it was reached; nothing in it requires grad.
-
-    vertices: (*batch, m, *event), zeros beyond `count`;  probabilities: (*batch, m);  count, iterations, gap and
+    vertices: (*batch, m, *event), zeros beyond `size`;  probabilities: (*batch, m);  size, gap, iterations and
     converged: (*batch).  The gap is ⟨s − μ, argmax(s − μ) − μ⟩, and bounds ‖μ − sparsemap(s)‖² from above; iterations
     are calls of the argmax.
     """
 
     vertices: Tensor
     probabilities: Tensor
-    count: Tensor  # type: ignore[assignment]
-    iterations: Tensor
+    size: Tensor
     gap: Tensor
+    iterations: Tensor
     converged: Tensor
 
 
-def project(
+def search(
     argmax: Callable[[Tensor], Tensor],
     scores: Tensor,
     event_dims: int,
@@ -50,11 +47,11 @@ def project(
     max_iterations: int = 5000,
     strict: bool = False,
     spanning: bool = False,
-) -> Projection:
+) -> Found:
     """The projection of `scores` onto the convex hull of what `argmax` can answer.
 
     Every round asks for argmax(s − μ) in double precision, for the whole batch, or with `each` for one instance after
-    the other; besides, it costs O(count · parts + count²).  An example has converged when its gap is at most
+    the other; besides, it costs O(size · parts + size²).  An example has converged when its gap is at most
     `tolerance`, and what rounding adds to it where the vertices have large scores.  Those that have not after
     `max_iterations` rounds, or for which the argmax has no new answer, are warned about, or raise if `strict`.  `start`
     (*batch, k, *event) holds vertices to begin with, padded with zeros, such as those of an earlier solution.
@@ -63,53 +60,38 @@ def project(
     `spanning`, vertices that are tied with them follow, with probability 0, until the face is spanned: its span, not
     theirs, is where μ moves when s does.
     """
-    # The search calls back into Python, so it is not compiled; decorating it would import the whole compiler.
-    solve = torch.compiler.disable(_solve) if torch.compiler.is_compiling() else _solve
-    found: Projection = solve(argmax, scores, event_dims, each, start, tolerance, max_iterations, spanning)
+    state = _Search(argmax, scores, event_dims, each, tolerance)
+    if start is not None:
+        state.begin(start)
+    state.run(max_iterations)
+    if spanning:
+        state.span_faces()
+    found = state.result()
     if not found.converged.all():
         _complain(found, tolerance, strict)
     return found
 
 
-def _solve(
-    argmax: Callable[[Tensor], Tensor],
-    scores: Tensor,
-    event_dims: int,
-    each: bool,
-    start: Tensor | None,
-    tolerance: float,
-    max_iterations: int,
-    spanning: bool,
-) -> Projection:
-    search = _Search(argmax, scores, event_dims, each, tolerance)
-    if start is not None:
-        search.begin(start)
-    search.run(max_iterations)
-    if spanning:
-        search.span_faces()
-    return search.result()
-
-
-def moving_point(scores: Tensor, found: Projection, event_dims: int) -> Tensor:
-    """The point that `found` mixes, as a function of the scores it was found for.
-
-    μ + P(s − s₀), with P the orthogonal projector onto the span of the vertices' differences: from a `spanning`
-    projection this has the Jacobian of SparseMAP.  Differentiable in the scores.
-    """
+def point_of(found: Found, event_dims: int) -> Tensor:
+    """The point that the vertices mix to."""
     weights = found.probabilities[(...,) + (None,) * event_dims]
-    point = (weights * found.vertices).sum(-1 - event_dims)
-    if not (torch.is_grad_enabled() and scores.requires_grad):
-        return point
-    first = found.vertices.select(scores.dim() - event_dims, 0).unsqueeze(-1 - event_dims)
-    inside = torch.arange(found.probabilities.shape[-1], device=scores.device) < found.count.unsqueeze(-1)
+    return (weights * found.vertices).sum(-1 - event_dims)
+
+
+def differentiate(found: Found, gradient: Tensor, event_dims: int) -> Tensor:
+    """The Jacobian of SparseMAP, from a `spanning` search, times `gradient`.
+
+    It is P, the orthogonal projector onto the span of the vertices' differences.
+    """
+    first = found.vertices.select(gradient.dim() - event_dims, 0).unsqueeze(-1 - event_dims)
+    inside = torch.arange(found.probabilities.shape[-1], device=gradient.device) < found.size.unsqueeze(-1)
     rows = ((found.vertices - first).flatten(-event_dims) * inside.unsqueeze(-1)).double()
     unused = 1.0 - inside.double()
     unused[..., 0] = 1.0  # the first differs from itself by nothing: its equation is x = 0
     factor = torch.linalg.cholesky(rows @ rows.mT + torch.diag_embed(unused))
-    moved = scores.masked_fill(scores == -torch.inf, 0).flatten(-event_dims).double()
-    moved = (moved - moved.detach()).unsqueeze(-1)
-    step = rows.mT @ torch.cholesky_solve(rows @ moved, factor)
-    return point + step.squeeze(-1).reshape(scores.shape).to(scores.dtype)
+    column = gradient.flatten(-event_dims).double().unsqueeze(-1)
+    product = rows.mT @ torch.cholesky_solve(rows @ column, factor)
+    return product.squeeze(-1).reshape(gradient.shape).to(gradient.dtype)
 
 
 def check_start(start: Tensor, batch_shape: torch.Size, event: torch.Size) -> None:
@@ -119,7 +101,7 @@ def check_start(start: Tensor, batch_shape: torch.Size, event: torch.Size) -> No
         raise ValueError(f"start has shape {tuple(start.shape)}; expected (*batch, k, *event) = {shape}.")
 
 
-def _complain(found: Projection, tolerance: float, strict: bool) -> None:
+def _complain(found: Found, tolerance: float, strict: bool) -> None:
     late = ~found.converged.flatten()
     rounds = int(found.iterations.flatten()[late].max())
     message = (
@@ -129,7 +111,96 @@ def _complain(found: Projection, tolerance: float, strict: bool) -> None:
     )
     if strict:
         raise ConvergenceError(message)
-    warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    warn_of_gap(message)
+
+
+class _Nearest(torch.autograd.Function):
+    """The point that a search finds, with what it found kept for the derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, find: Callable[..., Found], event_dims: int) -> Tensor:
+        ctx.found, ctx.event_dims = find(scores, spanning=True), event_dims
+        return point_of(ctx.found, event_dims)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        return differentiate(ctx.found, gradient, ctx.event_dims), None, None
+
+
+def eager_nearest(scores: Tensor, find: Callable[..., Found], event_dims: int) -> Tensor:
+    """The nearest point by the search `find`, outside of compilers and transforms."""
+    if torch.is_grad_enabled() and scores.requires_grad:
+        point: Tensor = _Nearest.apply(scores, find, event_dims)  # type: ignore[no-untyped-call]
+        return point
+    return point_of(find(scores.detach()), event_dims)
+
+
+# ---- as an operator, for compilers and vmap
+
+SEARCHES: list[Callable[[list[Tensor]], Callable[..., Found]]] = []
+"""Searches by number: each takes the tensors that belong to a structure, and gives a function of scores."""
+
+
+def _nearest(scores: Tensor, facts: list[Tensor], number: int, event_dims: int) -> Tensor:
+    return point_of(SEARCHES[number](facts)(scores), event_dims)
+
+
+def _nearest_backward(gradient: Tensor, scores: Tensor, facts: list[Tensor], number: int, event_dims: int) -> Tensor:
+    return differentiate(SEARCHES[number](facts)(scores, spanning=True), gradient, event_dims)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *_, scores, facts, ctx.number, ctx.event_dims = inputs
+    ctx.save_for_backward(scores, *facts)
+
+
+def _differentiate(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+    """The Jacobian is symmetric, and constant wherever it exists; so this is its own derivative too."""
+    scores, *facts = ctx.saved_tensors
+    product = nearest_backward(gradient, scores, facts, ctx.number, ctx.event_dims)
+    return product, [None] * len(facts), None, None
+
+
+def _differentiate_again(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+    product, *rest = _differentiate(ctx, gradient)
+    return product, None, *rest
+
+
+nearest = register(
+    "nearest(Tensor scores, Tensor[] facts, int number, int event_dims) -> Tensor",
+    _nearest,
+    lambda scores, *_: scores.new_empty(scores.shape),
+    save=_save,
+    backward=_differentiate,
+)
+"""The nearest point by the search of that number; it is searched for again where a derivative is asked for."""
+
+nearest_backward = register(
+    "nearest_backward(Tensor gradient, Tensor scores, Tensor[] facts, int number, int event_dims) -> Tensor",
+    _nearest_backward,
+    lambda gradient, *_: gradient.new_empty(gradient.shape),
+    save=_save,
+    backward=_differentiate_again,
+)
+
+
+def _example() -> tuple[Any, ...]:
+    """Choices between two items; the search has the number that it is given here."""
+
+    def one_of_two(facts: list[Tensor]) -> Callable[..., Found]:
+        best = lambda scores: torch.nn.functional.one_hot(scores.argmax(-1), 2)
+        return lambda scores, **options: search(best, scores, 1, **options)
+
+    SEARCHES.append(one_of_two)
+    scores = torch.tensor([[0.3, 0.9], [2.0, 0.1]], dtype=torch.float64)
+    return scores, [], len(SEARCHES) - 1, 1
+
+
+EXAMPLES["nearest"] = lambda: (_example()[0].requires_grad_(), *_example()[1:])
+EXAMPLES["nearest_backward"] = lambda: (_example()[0].requires_grad_(), *_example())
+
+
+# ---- the rounds
 
 
 class _Search:
@@ -181,7 +252,7 @@ class _Search:
         if self.count.max() >= capacity:
             self.resize(min(2 * capacity, self.parts + 2))
 
-    def call(self, kernel: Callable[..., int], *arguments: Any) -> int:
+    def call(self, kernel: Kernel, *arguments: Any) -> int:
         capacity = self.weights.shape[1]
         return over_batch(kernel, *arguments, batch=self.batch, work=self.batch * capacity * (self.parts + capacity))
 
@@ -191,10 +262,16 @@ class _Search:
         if not bool(((start == 0) | (start == 1)).all()):
             raise ValueError("start holds numbers other than 0 and 1; expected vertices.")
         pool = start.detach().to("cpu", torch.float64).reshape(self.batch, -1, self.parts).numpy().astype(self.dtype)
+        self.measure(pool.max(1, initial=0.0))
         pool[~pool.any(-1)] = np.nan  # padding
         self.resize(max(self.weights.shape[1], min(pool.shape[1], self.parts + 1) + 1))
         arrays = (self.vertices, self.factor, self.weights, self.count, self.point)
         self.call(kernels.active_set.seed, self.scores, pool, self.tolerance, *arrays)
+
+    def measure(self, used: NDArray[Any]) -> None:
+        """Takes note of the scores of parts in use, whose size is the unit of rounding."""
+        scores = np.where((used != 0) & np.isfinite(self.scores), self.scores, 0.0)
+        self.size = np.maximum(self.size, np.abs(scores).max(1, initial=1.0))
 
     def ask(self, pull: NDArray[Any], which: NDArray[Any]) -> NDArray[Any]:
         """The best vertices for `pull`, at least where `which` is true."""
@@ -214,8 +291,7 @@ class _Search:
         while running.any() and rounds < max_iterations:
             rounds += 1
             answer = self.ask(self.scores - self.point, running)
-            used = np.where((answer != 0) & np.isfinite(self.scores), self.scores, 0.0)
-            self.size = np.maximum(self.size, np.abs(used).max(1, initial=1.0))
+            self.measure(answer)
             # The last round only measures the gap: what it would add could not be certified.
             limit = self.tolerance if rounds < max_iterations else np.full(self.batch, np.inf)
             self.make_room()
@@ -226,7 +302,19 @@ class _Search:
                     f"scores of {name_example(bad, self.batch_shape)} leave no vertex: its argmax is not finite."
                 )
             self.iterations += running
+            self.refuse_negative_gaps(running)
             running = self.status == 0
+
+    def refuse_negative_gaps(self, running: NDArray[np.bool_]) -> None:
+        """No vertex of the point's own mixture may do better than the best vertex."""
+        low = running & (self.gap < -self.tolerance)
+        if low.any():
+            index = int(low.argmax())
+            raise ValueError(
+                f"the argmax of {name_example(index, self.batch_shape)} scores {-self.gap[index]:.1e} less than a "
+                "mixture of vertices it was given or has answered before (a negative gap): either it does not "
+                "maximize, or `start` holds something that is not a vertex."
+            )
 
     def span_faces(self) -> None:
         """Tied vertices, until those of every example span the face that its point lies on.
@@ -253,7 +341,7 @@ class _Search:
                 self.call(kernels.active_set.widen, self.scores, answer, slack, *arrays)
             growing = np.logical_or(*grown)
 
-    def result(self) -> Projection:
+    def result(self) -> Found:
         most = int(self.count.max(initial=1))
         inside = np.arange(most) < self.count[:, None]
         vertices = np.where(inside[..., None], self.vertices[:, :most], 0.0)
@@ -262,11 +350,11 @@ class _Search:
         def away(array: NDArray[Any], *event: int, dtype: torch.dtype | None = None) -> Tensor:
             return torch.from_numpy(array).to(self.like.device, dtype).reshape((*self.batch_shape, *event))
 
-        return Projection(
+        return Found(
             away(vertices, most, *self.event, dtype=self.like.dtype),
             away(weights, most, dtype=self.like.dtype),
             away(self.count),
-            away(self.iterations),
             away(self.gap),
+            away(self.iterations),
             away(self.gap <= self.tolerance),
         )

@@ -1,0 +1,16 @@
+"""What is said when a projection ends before it has converged."""
+
+import warnings
+
+
+class ConvergenceWarning(UserWarning):
+    """A projection ended before its Frank–Wolfe gap was within the tolerance."""
+
+
+class ConvergenceError(RuntimeError):
+    """A projection did not converge, where a warning is not enough."""
+
+
+def warn_of_gap(message: str) -> None:
+    """Warns with `ConvergenceWarning`, at the line of the user's call as far as it can be found."""
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)

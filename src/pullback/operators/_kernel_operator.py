@@ -1,0 +1,243 @@
+"""Operators made from kernels: any kernel, a partition function with its derivatives, a projection with its Jacobian.
+
+A kernel's arguments are those of the operator's signature: inputs, then outputs, as arrays whose first axis counts the
+instances of the batch, then the range of instances to work on.  It returns the first instance it could not solve, −1
+if there is none, or −2 − b where the search of instance b did not converge.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pullback.operators._convergence import ConvergenceError
+from pullback.operators._register import register
+from pullback.operators._signature import Signature, parse
+from pullback.operators._threads import Kernel, over_batch
+
+Work = Callable[..., float]
+"""Nanoseconds that an instance takes, from the arrays that the kernel is given."""
+
+Refusal = Callable[..., str]
+"""What is wrong with an instance that a kernel could not solve: refusal(its name, *its arrays)."""
+
+EXAMPLES: dict[str, Callable[[], tuple[Any, ...]]] = {}
+"""Inputs to try every operator with, by its name."""
+
+
+def kernel_operator(
+    signature: str | Signature,
+    kernel: Kernel,
+    *,
+    work: Work = lambda *arrays: 0.0,
+    refusal: Refusal = lambda example, *arrays: f"the kernel refused {example}.",
+    out_of_range: str = "",
+    example: dict[str, Any] | None = None,
+    save: Callable[..., None] | None = None,
+    backward: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """The operator of a signature, computed by `kernel`.
+
+    `refusal` says what is wrong with an instance that the kernel could not solve, `out_of_range` what to do where a
+    bounded input is too large.  `example` fills the inputs of the operator's example that 1 does not suit.  `save` and
+    `backward` are those of `torch.library.register_autograd`.
+    """
+    signature = parse(signature) if isinstance(signature, str) else signature
+    compute, allocate = _computation(signature, kernel, work, refusal, out_of_range), signature.allocate
+    first = len(signature.outputs) == 1
+
+    def one_example() -> tuple[Any, ...]:
+        scores, *rest = signature.example(**(example or {}))
+        return (scores.requires_grad_(backward is not None), *rest)
+
+    EXAMPLES.setdefault(signature.name, one_example)
+    return register(
+        signature.schema,
+        compute,
+        (lambda *arguments: allocate(*arguments)[0]) if first else allocate,
+        save=save,
+        backward=backward,
+    )
+
+
+def _computation(
+    signature: Signature, kernel: Kernel, work: Work, refusal: Refusal, out_of_range: str
+) -> Callable[..., Any]:
+    inputs = signature.inputs
+    lead, allocate = inputs[0].rank, signature.allocate
+    ranks = [argument.rank if argument.is_tensor else None for argument in (*inputs, *signature.outputs)]
+    bounded = [i for i, argument in enumerate(inputs) if argument.most is not None]
+    single = len(signature.outputs) == 1
+
+    def compute(*arguments: Any) -> Any:
+        outputs = allocate(*arguments)
+        batch_shape = arguments[0].shape[: arguments[0].dim() - lead]
+        batch = math.prod(batch_shape)
+        arrays = [
+            given if rank is None else _instances(given, rank, batch)
+            for given, rank in zip((*arguments, *outputs), ranks)
+        ]
+        for i in bounded:
+            most = eval(inputs[i].bound, {}, signature.sizes(arguments))
+            _check_bound(inputs[i].name, arrays[i], most, batch_shape, out_of_range)
+        report = over_batch(kernel, *arrays, batch=batch, work=batch * work(*arrays)) if batch else -1
+        if report != -1:
+            _fail(report, refusal, arrays, batch_shape)
+        return outputs[0] if single else outputs
+
+    return compute
+
+
+def _instances(tensor: Tensor, rank: int, batch: int) -> NDArray[Any]:
+    """The memory of a contiguous tensor as an array whose first axis counts the instances of the batch."""
+    array: NDArray[Any] = tensor.numpy()
+    return array if array.ndim == rank + 1 else array.reshape(batch, *array.shape[array.ndim - rank :])
+
+
+def _check_bound(name: str, given: NDArray[Any], most: int, batch_shape: Sequence[int], advice: str) -> None:
+    outside = given.view(np.uint64) > most  # a negative number is a very large one
+    if outside.any():
+        index = int(outside.argmax())
+        raise ValueError(
+            f"{name} of {name_example(index, batch_shape)} is {given[index]}; expected 0 to {most}.{advice}"
+        )
+
+
+def _fail(report: int, refusal: Refusal, arrays: list[Any], batch_shape: Sequence[int]) -> None:
+    index = report if report >= 0 else -2 - report
+    example = name_example(index, batch_shape)
+    if report < -1:
+        raise ConvergenceError(f"the projection of {example} did not converge.")
+    raise ValueError(refusal(example, *(a[index] if isinstance(a, np.ndarray) else a for a in arrays)))
+
+
+def name_example(index: int, batch_shape: Sequence[int]) -> str:
+    """How an error names one instance of a batch: `example [2, 0]`."""
+    return f"example {[int(i) for i in np.unravel_index(index, tuple(batch_shape))]}" if batch_shape else "the instance"
+
+
+# ---- with derivatives
+
+
+def partition_operator(
+    signature: str, kernel: Kernel, *, hessian: Kernel, keeps: str | None = None, work: Work, **options: Any
+) -> Callable[..., tuple[Tensor, ...]]:
+    """A log-partition function with its marginals: `name(scores[…], …) -> value[], marginals[…], …`.
+
+    The gradient of the value is the marginals, that of the marginals the Hessian of the value times a direction:
+    hessian(*kept, direction, product, lo, hi), where `keeps` names the inputs and outputs it is given, all the inputs
+    if not said.  It takes about twice the `work`.
+    """
+    forward = parse(signature)
+    scores = forward.inputs[0]
+    kept = keeps.split() if keeps else [argument.name for argument in forward.inputs]
+    inputs = (*(forward[name] for name in kept), replace(scores, name="direction"))
+    second = Signature(f"{forward.name}_hessian", inputs, (replace(scores, name="product"),))
+    keep, recall = _memory(forward, kept)
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        keep(ctx, inputs, output, output[1])
+
+    def differentiate(ctx: Any, of_value: Tensor | None, of_marginals: Tensor | None, *_: Any) -> tuple[Any, ...]:
+        marginals = ctx.saved_tensors[-1]
+        gradient = None
+        if of_value is not None:
+            gradient = of_value[(...,) + (None,) * scores.rank] * marginals
+        if of_marginals is not None:
+            curvature = hessian_product(*recall(ctx), of_marginals.to(marginals.dtype))
+            gradient = curvature if gradient is None else gradient + curvature
+        return gradient, *(None,) * (len(forward.inputs) - 1)
+
+    operator = kernel_operator(forward, kernel, work=work, save=save, backward=differentiate, **options)
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "direction")
+    hessian_product = kernel_operator(
+        second, hessian, work=lambda *arrays: 2 * work(*arrays), backward=_no_derivative, **options
+    )
+    return operator
+
+
+def _no_derivative(ctx: Any, *gradients: Any) -> Any:
+    """The backward of an operator that is a derivative itself, of the highest order there is."""
+    raise RuntimeError("pullback has no derivative of this order: second derivatives are the highest.")
+
+
+def projection_operator(
+    signature: str, kernel: Kernel, *, jacobian: Kernel, keeps: str | None = None, work: Work, **options: Any
+) -> Callable[..., Any]:
+    """The nearest point of a polytope: `name(scores[…], …) -> point[…], …`.
+
+    Its Jacobian is symmetric, and constant wherever it exists: jacobian(*kept, gradient, product, lo, hi), where
+    `keeps` names the inputs and outputs it is given, all of them if not said.  It takes about half the `work`.
+    """
+    forward = parse(signature)
+    point = forward.outputs[0]
+    kept = keeps.split() if keeps else [argument.name for argument in (*forward.inputs, *forward.outputs)]
+    inputs = (replace(point, name="gradient"), *(forward[name] for name in kept))
+    second = Signature(f"{forward.name}_backward", inputs, (replace(point, name="product"),))
+    keep, recall = _memory(forward, kept)
+    keep_again, _ = _memory(second, kept)
+
+    def gradient_last(gradient: Any, *kept: Any) -> int:
+        *kept, product, lo, hi = kept  # type: ignore[assignment]
+        return jacobian(*kept, gradient, product, lo, hi)
+
+    def differentiate(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
+        product = None if gradient is None else backward(gradient, *recall(ctx))
+        return product, *(None,) * (len(forward.inputs) - 1)
+
+    def differentiate_again(ctx: Any, gradient: Tensor | None) -> tuple[Any, ...]:
+        product = None if gradient is None else backward(gradient, *recall(ctx))
+        return product, *(None,) * len(kept)
+
+    operator = kernel_operator(forward, kernel, work=work, save=keep, backward=differentiate, **options)
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient")
+    backward = kernel_operator(
+        second,
+        gradient_last,
+        work=lambda *arrays: 0.5 * work(*arrays),
+        save=keep_again,
+        backward=differentiate_again,
+        **options,
+    )
+    return operator
+
+
+def _memory(signature: Signature, kept: Sequence[str]) -> tuple[Callable[..., None], Callable[[Any], list[Any]]]:
+    """What keeps the named inputs and outputs of a call for its derivative, and what gives them back in this order."""
+    names = [argument.name for argument in (*signature.inputs, *signature.outputs)]
+    places = [names.index(name) for name in kept]
+    are_tensors = [signature[name].is_tensor for name in kept]
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: Any, *more: Tensor) -> None:
+        every = (*inputs, *(output if isinstance(output, tuple) else (output,)))
+        ctx.save_for_backward(*(every[i] for i, is_tensor in zip(places, are_tensors) if is_tensor), *more)
+        ctx.numbers = [every[i] for i, is_tensor in zip(places, are_tensors) if not is_tensor]
+        ctx.set_materialize_grads(False)
+
+    def recall(ctx: Any) -> list[Any]:
+        tensors, numbers = iter(ctx.saved_tensors), iter(ctx.numbers)
+        return [next(tensors if is_tensor else numbers) for is_tensor in are_tensors]
+
+    return keep, recall
+
+
+def _example_of_derivative(
+    forward: Signature, second: Signature, kept: Sequence[str], operator: Callable[..., Any], moving: str
+) -> Callable[[], tuple[Any, ...]]:
+    """The example of the function itself, what it gives, and a random direction or gradient."""
+
+    def example() -> tuple[Any, ...]:
+        inputs = tuple(a.detach() if isinstance(a, Tensor) else a for a in EXAMPLES[forward.name]())
+        outputs = operator(*inputs)
+        every = (*inputs, *(outputs if isinstance(outputs, tuple) else (outputs,)))
+        values = dict(zip([argument.name for argument in (*forward.inputs, *forward.outputs)], every))
+        values[moving] = torch.linspace(-1, 1, inputs[0].numel(), dtype=inputs[0].dtype).reshape(inputs[0].shape)
+        values[moving].requires_grad_(moving == "gradient")
+        return tuple(values[argument.name] for argument in second.inputs)
+
+    return example

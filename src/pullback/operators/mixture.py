@@ -1,0 +1,64 @@
+"""SparseMAP by the compiled active set: which vertices mix, for structures whose vertices take one part per slot."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pullback.operators._kernel_operator import kernel_operator
+from pullback.operators._threads import Kernel
+
+Array = NDArray[Any]
+
+GAP_OF_POINT = 1e-10  # leaves a point right to about 1e-11
+GAP_OF_DERIVATIVE = 1e-12  # a derivative needs the vertices that the last rounds bring
+MAX_ITERATIONS = 10_000
+
+
+def mixture_operator(
+    inputs: str, kernel: Kernel, *, parts: str, slots: str = "n", **options: Any
+) -> Callable[..., tuple[Tensor, ...]]:
+    """The nearest mixture of vertices to scores, and how it was found.
+
+    A vertex is a list of flat part indices, one for each slot, −1 where a slot is not used.  Takes the `inputs` of the
+    structure's other operators, `name(scores[…], lengths[], …`; vertices to start with (rows of −1 are ignored); the
+    largest gap and number of rounds, and how many vertices may be written.  Gives the point; the vertices with their
+    probabilities and their number, which counts also those that were not written; the gap, the number of rounds, and
+    whether the gap is as small as rounding allows.
+    """
+    return kernel_operator(
+        f"{inputs}, start[k, {slots}]: int32, float tolerance, int max_iterations, int capacity) "
+        f"-> point[{parts}], parts[capacity, {slots}]: int32, "
+        "probabilities[capacity], size[]: int64, gap[]: float64, iterations[]: int64, converged[]: bool",
+        mixture(kernel),
+        example={"start": -1, "max_iterations": 100, "capacity": 3},
+        **options,
+    )
+
+
+def mixture(kernel: Kernel) -> Kernel:
+    """The kernel of a `mixture_operator`, from one that neither clears its outputs nor judges the gap."""
+
+    def run(scores: Array, lengths: Array, *rest: Any) -> int:
+        *numbers, start, tolerance, rounds, _, point, parts, probabilities, size, gap, iterations, converged = rest[:-2]
+        lo, hi = rest[-2:]
+        parts[lo:hi], probabilities[lo:hi], gap[lo:hi] = 0, 0, 0
+        found = (point, parts, probabilities, size, gap, iterations)
+        report = kernel(scores, lengths, *numbers, start, tolerance, rounds, *found, lo, hi)
+        if report == -1:
+            converged[lo:hi] = _are_certified(scores[lo:hi], parts[lo:hi], size[lo:hi], gap[lo:hi])
+        return report
+
+    return run
+
+
+def _are_certified(scores: Array, parts: Array, size: Array, gap: Array) -> Array:
+    """Whether gaps are as small as rounding allows, given how far apart the scores are that compete for a slot."""
+    certified: Array = gap <= 1e-9
+    for b in np.flatnonzero(~certified):
+        used = scores[b].reshape(-1)[parts[b, : size[b]]].astype(np.float64)
+        spread = (used.max(0) - used).max(initial=0.0)
+        certified[b] = gap[b] <= 1e-9 + 1e-14 * parts.shape[2] * spread
+    return certified

@@ -1,0 +1,47 @@
+"""What users may give to a structure beside scores: lengths, masks, counts; and the errors where they do not fit."""
+
+import torch
+from torch import Tensor
+
+
+def check_lengths(name: str, lengths: Tensor, batch_shape: torch.Size) -> None:
+    """Lengths are integers, one per example; their range is checked where they are used."""
+    if not isinstance(lengths, Tensor):
+        raise TypeError(f"{name}: lengths are a {type(lengths).__name__}; expected a tensor of integers.")
+    if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
+        raise TypeError(f"{name}: lengths have dtype {lengths.dtype}; expected an integer dtype.")
+    if not broadcasts(lengths.shape, batch_shape):
+        raise ValueError(
+            f"{name}: lengths have shape {tuple(lengths.shape)}; expected the batch shape {tuple(batch_shape)}."
+        )
+
+
+def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
+    """A mask is boolean, true where a part is allowed, and broadcasts to the scores."""
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name}: mask is a {type(mask).__name__}; expected a boolean tensor.")
+    if mask.dtype != torch.bool:
+        raise TypeError(f"{name}: mask has dtype {mask.dtype}; expected torch.bool, true where a part is allowed.")
+    if not broadcasts(mask.shape, shape):
+        raise ValueError(
+            f"{name}: mask has shape {tuple(mask.shape)}; expected the shape of the scores, {tuple(shape)}."
+        )
+
+
+def check_scores(name: str, scores: Tensor, event_dims: int) -> None:
+    """Scores are a floating tensor with at least one part."""
+    if not isinstance(scores, Tensor):
+        raise TypeError(f"{name}: scores are a {type(scores).__name__}; expected a torch.Tensor.")
+    if not scores.is_floating_point():
+        raise TypeError(f"{name}: scores have dtype {scores.dtype}; expected a floating dtype.")
+    if scores.dim() < event_dims:
+        raise ValueError(
+            f"{name}: scores have shape {tuple(scores.shape)}; expected at least {event_dims} dimension(s)."
+        )
+    if 0 in scores.shape[scores.dim() - event_dims :]:
+        raise ValueError(f"{name}: scores have shape {tuple(scores.shape)}; expected at least one part.")
+
+
+def broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+    """Whether a tensor of one shape can be expanded to another."""
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to)))

@@ -1,0 +1,166 @@
+"""Several latent variables of different kinds in every example."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
+from pullback.structures._results import Mixture, Solution
+from pullback.structures._structure import KBest, LogLinear, Structure, directly, require
+
+
+@dataclass(frozen=True, eq=False)
+class Product(LogLinear, KBest):
+    """Unlike structures that are chosen independently, all for one loss per example.
+
+    Scores: (..., parts), those of all blocks one after the other; `pack` makes them, `unpack` gives views back.  It has
+    what all blocks have (`offers` tells); log-partition, entropy and log-probability are sums over the blocks.
+
+    structures: the blocks.  shapes: the shape of the parts of each.
+
+    >>> import torch
+    >>> from pullback import Categorical, Subset
+    >>> both = product(Categorical(), Subset(1), shapes=[(2,), (3,)])
+    >>> scores = both.pack(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 2.0, 0.0]))
+    >>> both.unpack(both.argmax(scores))
+    (tensor([0., 1.]), tensor([0., 1., 0.]))
+    """
+
+    structures: tuple[Structure, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.structures or len(self.structures) != len(self.shapes):
+            raise ValueError(
+                f"product: {len(self.structures)} structure(s) and {len(self.shapes)} shape(s); "
+                "expected one shape of parts for each structure."
+            )
+        for structure, shape in zip(self.structures, self.shapes):
+            if structure.event_dims != len(shape):
+                raise ValueError(
+                    f"product: the parts of {type(structure).__name__} have shape {shape}; "
+                    f"expected {structure.event_dims} dimension(s)."
+                )
+
+    def offers(self, capability: type[Structure]) -> bool:
+        return isinstance(self, capability) and all(structure.offers(capability) for structure in self.structures)
+
+    # ---- blocks
+
+    def pack(self, *blocks: Tensor) -> Tensor:
+        """Tensors (..., *shape), one for each block, in one: (..., parts)."""
+        if len(blocks) != len(self.shapes):
+            raise ValueError(f"Product.pack: {len(blocks)} tensor(s) were given; expected {len(self.shapes)}.")
+        for block, shape in zip(blocks, self.shapes):
+            if tuple(block.shape[block.dim() - len(shape) :]) != shape:
+                raise ValueError(f"Product.pack: a block has shape {tuple(block.shape)}; expected (..., {shape}).")
+        return torch.cat([block.flatten(-len(shape)) for block, shape in zip(blocks, self.shapes)], -1)
+
+    def unpack(self, packed: Tensor) -> tuple[Tensor, ...]:
+        """The blocks of a tensor (..., parts), as views."""
+        sizes = [torch.Size(shape).numel() for shape in self.shapes]
+        if packed.shape[-1] != sum(sizes):
+            raise ValueError(f"Product: scores have shape {tuple(packed.shape)}; expected (..., {sum(sizes)}).")
+        pieces = packed.split(sizes, -1)
+        return tuple(piece.unflatten(-1, shape) for piece, shape in zip(pieces, self.shapes))
+
+    # ---- block by block
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        return self._each("argmax", scores)
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        return self._each("sparsemap", scores)
+
+    def project(self, point: Tensor) -> Tensor:
+        return self._each("project", point)
+
+    def marginals(self, scores: Tensor) -> Tensor:
+        self._require("marginals")
+        return self._each("marginals", scores)
+
+    def restrict(self, scores: Tensor) -> Tensor:
+        return self._each("restrict", scores)
+
+    def sample(
+        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        self._require("sample")
+        return self._each("sample", scores, sample_shape, generator=generator)
+
+    def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
+        def block(structure: Structure, event: tuple[int, ...]) -> Tensor:
+            whole = (*shape[:-1], *event)
+            allowed = structure.allowed(whole, device)
+            allowed = torch.ones(whole, dtype=torch.bool, device=device) if allowed is None else allowed.expand(whole)
+            return allowed.flatten(-len(event))
+
+        return torch.cat([block(*pair) for pair in zip(self.structures, self.shapes)], -1)
+
+    # ---- sums over the blocks
+
+    def log_partition(self, scores: Tensor) -> Tensor:
+        self._require("log_partition")
+        return self._sum("log_partition", scores)
+
+    def entropy(self, scores: Tensor) -> Tensor:
+        self._require("entropy")
+        return self._sum("entropy", scores)
+
+    def maximum_entropy(self, point: Tensor) -> Tensor:
+        self._require("maximum_entropy")
+        return self._sum("maximum_entropy", point)
+
+    def log_prob(self, scores: Tensor, z: Tensor) -> Tensor:
+        self._require("log_prob")
+        return self._sum("log_prob", scores, z)
+
+    def contains(self, vertices: Tensor) -> Tensor:
+        answers = [structure.contains(block) for structure, block in zip(self.structures, self.unpack(vertices))]
+        return torch.stack(answers).all(0)
+
+    # ---- combinations
+
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        blocks = [structure.vertices(shape).flatten(1) for structure, shape in zip(self.structures, self.shapes)]
+        return list_combinations("product", blocks)
+
+    def support(self, scores: Tensor) -> Mixture:
+        found = [
+            structure.support(block) for structure, block in zip(self.structures, self.unpack(self._checked(scores)))
+        ]
+        flat = [Mixture(m.vertices.flatten(scores.dim()), m.probabilities, m.size) for m in found]
+        return combine_mixtures("product", flat)
+
+    def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
+        return directly(self, scores)
+
+    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        best = [
+            require(structure, KBest, "product.topk").topk(block, k)
+            for structure, block in zip(self.structures, self.unpack(scores))
+        ]
+        return combine_best([(found.vertices.flatten(scores.dim()), found.scores) for found in best], k)
+
+    # ---- plumbing
+
+    def _each(self, operation: str, scores: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        blocks = zip(self.structures, self.unpack(self._checked(scores)))
+        return self.pack(*(getattr(structure, operation)(block, *arguments, **options) for structure, block in blocks))
+
+    def _sum(self, operation: str, *packed: Tensor) -> Tensor:
+        blocks = zip(self.structures, *(self.unpack(tensor) for tensor in packed))
+        values: list[Tensor] = [getattr(structure, operation)(*block) for structure, *block in blocks]
+        return torch.stack(values).sum(0)
+
+    def _require(self, what: str) -> None:
+        for structure in self.structures:
+            require(structure, LogLinear, f"product.{what}")
+
+
+def product(*structures: Structure, shapes: Sequence[Sequence[int]]) -> Product:
+    """Unlike structures in one: `product(Categorical(), DependencyTree(), shapes=[(5,), (11, 11)])`."""
+    return Product(structures, tuple(tuple(shape) for shape in shapes))
