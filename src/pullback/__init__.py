@@ -46,6 +46,7 @@ from pullback.structures.categorical import Categorical
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.oracle import Oracle
 from pullback.structures.subset import Subset
+from pullback.warming import warm
 
 __version__ = "0.1.0"
 
@@ -103,4 +104,5 @@ __all__ = [
     "ste_marginals",
     "ste_sparsemap",
     "structured_attention",
+    "warm",
 ]

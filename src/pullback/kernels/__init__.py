@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 from types import ModuleType
 
-from pullback.kernels._collector import load_numba
+from pullback.kernels._numba import load_numba
 
 
 def __getattr__(name: str) -> ModuleType:

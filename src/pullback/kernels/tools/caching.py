@@ -29,13 +29,14 @@ from pathlib import Path
 import numba
 from numba.core import config
 from numba.core.compiler import CompileResult
+from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
 SOURCES = Path(__file__).parents[1]
 GENERATIONS = 8  # states of the sources whose files are kept in a directory
 
 _logger = logging.getLogger("pullback")
-_used = set()
+_used = set()  # names of the files that this process has read or written
 
 
 def keep_on_disk(dispatcher):
@@ -83,11 +84,6 @@ class KernelCache:
 
     def flush(self):
         pass
-
-
-def used():
-    """The names of the files that this process has read or written."""
-    return sorted(_used)
 
 
 def hash_of(*texts):
@@ -164,7 +160,7 @@ def write(name, data):
                 _forget_old(folder.parent)
             _replace(folder / name, hashlib.sha256(data).digest() + data)
             return True
-    _warn_once()
+    warn_once()
     return False
 
 
@@ -188,8 +184,26 @@ def _forget_old(folder):
 
 
 @functools.cache
-def _warn_once():
+def warn_once():
     _logger.warning(
         "pullback found no directory to keep its compiled kernels in, so every process compiles them again; "
         "set NUMBA_CACHE_DIR to one that can be written to."
     )
+
+
+def _note_of(task):
+    return f"{hash_of(task, *map(str, cpu_target.target_context.codegen().magic_tuple()))}.task"
+
+
+def note(task):
+    """Notes on disk that `task` needs no other files than this process has used; False if nothing can be kept."""
+    return write(_note_of(task), "\n".join(["needs:", *sorted(_used)]).encode())
+
+
+def is_noted(task):
+    """Whether all the files that `task` needs are there."""
+    folder = find(_note_of(task))
+    try:
+        return folder is not None and all(map(find, read(folder / _note_of(task)).decode().split("\n")[1:]))
+    except OSError:
+        return False

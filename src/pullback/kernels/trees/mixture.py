@@ -22,7 +22,7 @@ import numpy as np
 
 from pullback.kernels import active_set
 from pullback.kernels.projective_trees import inside_max, load, read_best
-from pullback.kernels.tools import kernel, summing, uniform
+from pullback.kernels.tools import inner, kernel, summing, uniform
 from pullback.kernels.trees.arborescence import arborescence, transpose
 from pullback.kernels.trees.arborescence import workspace as contraction
 
@@ -37,7 +37,7 @@ _TIE = 1e-8  # trees whose score under s − μ is this close to the best belong
 _ROUNDING = 1e-15  # of a score, relative to the largest in any tree that was met
 
 
-@kernel
+@inner
 def _active(capacity, size):
     return _Active(
         np.empty((capacity, size), np.int32),
@@ -48,7 +48,7 @@ def _active(capacity, size):
     )
 
 
-@kernel
+@inner
 def _enlarged(active):
     capacity, size = active.trees.shape
     larger = _active(2 * capacity, size)
@@ -62,7 +62,7 @@ def _enlarged(active):
     return larger
 
 
-@kernel
+@inner
 def _workspace(size):
     return _Workspace(
         np.empty((size, size)),
@@ -83,7 +83,7 @@ def _common(a, b):
     return total
 
 
-@kernel
+@inner
 def _introduce(scores, n, trees, factor, count):
     """Writes the inner products of tree `count` with those before it and itself; its score, relative to the first's."""
     for t in range(count + 1):
@@ -95,7 +95,7 @@ def _introduce(scores, n, trees, factor, count):
     return value
 
 
-@kernel
+@inner
 def _compacted(active, count):
     """Moves the trees that stayed to their new places; returns their number."""
     for t in range(count):
@@ -105,7 +105,7 @@ def _compacted(active, count):
     return count
 
 
-@kernel
+@inner
 def _mix(trees, weights, count, n, mixture):
     """mixture = Σ weights[t] · trees[t], as arcs."""
     for head in range(n + 1):
@@ -116,7 +116,7 @@ def _mix(trees, weights, count, n, mixture):
             mixture[trees[t, m], m] += weights[t]
 
 
-@kernel
+@inner
 def _best_of_the_rest(work, n, projective, single_root, heads):
     """The best tree for scores − mixture, and whether there is one."""
     for head in range(n + 1):
@@ -131,7 +131,7 @@ def _best_of_the_rest(work, n, projective, single_root, heads):
     return True
 
 
-@kernel
+@inner
 def _advantage(rest, n, tree, other):
     """How much more `tree` scores than `other`."""
     total = 0.0
@@ -141,7 +141,7 @@ def _advantage(rest, n, tree, other):
     return total
 
 
-@kernel
+@inner
 def _load(scores, n, out):
     """Copies the scores of the words, each relative to the best arc into its word; False if one is NaN or +∞.
 
@@ -159,7 +159,7 @@ def _load(scores, n, out):
     return True
 
 
-@kernel
+@inner
 def _magnitude(scores, n, tree, unit):
     """The largest absolute score in a tree, at least `unit`: the unit of rounding.
 
@@ -170,7 +170,7 @@ def _magnitude(scores, n, tree, unit):
     return unit
 
 
-@kernel
+@inner
 def _allowed(scores, n, tree):
     """Whether there is a tree, marked by heads of −1 if not, and all its arcs have scores."""
     for m in range(n, -1, -1):
@@ -179,7 +179,7 @@ def _allowed(scores, n, tree):
     return True
 
 
-@kernel
+@inner
 def _begin(work, n, heads, active):
     """Loads the given trees, except those forbidden or dependent, and mixes them: (active trees, count)."""
     count = np.int64(0)  # not a literal, for which Numba would compile the callees a second time
@@ -198,7 +198,7 @@ def _begin(work, n, heads, active):
     return active, count
 
 
-@kernel
+@inner
 def _project(work, n, projective, single_root, tolerance, max_iterations, active, count):
     """(active trees, count, gap, iterations) of one instance from its first active trees; count 0 if it has no tree.
 
@@ -288,7 +288,7 @@ def sparsemap(
     return -1
 
 
-@kernel
+@inner
 def _tangent(direction, active, count, n, mixture):
     """mixture = the projection of `direction` onto the span of the differences of the trees."""
     for t in range(count):
@@ -299,7 +299,7 @@ def _tangent(direction, active, count, n, mixture):
     _mix(active.trees, active.trial, count, n, mixture)
 
 
-@kernel
+@inner
 def _expose(work, n, heads, active):
     """Loads the trees and takes the point they determine from the scores: (active trees, count)."""
     active, count = _begin(work, n, heads, active)
@@ -310,7 +310,7 @@ def _expose(work, n, heads, active):
     return active, count
 
 
-@kernel
+@inner
 def _arcs(mixture, n):
     total = 0
     for head in range(n + 1):
@@ -319,7 +319,7 @@ def _arcs(mixture, n):
     return total
 
 
-@kernel
+@inner
 def _span(work, n, projective, single_root, tie, active, count):
     """Adds trees until they span the face on which the scores, now s − μ, are largest: (active trees, count)."""
     if count - 1 == _arcs(work.mixture, n) - n:  # a face has no more dimensions than it has arcs to choose from
