@@ -48,8 +48,8 @@ def load_numba() -> None:
 def _kernel_of(compilation: Any) -> str:
     """`trees.arborescence.argmax` for the compilation of that function; empty for functions that are not ours."""
     function = getattr(compilation.data["dispatcher"], "py_func", None)
-    module = str(getattr(function, "__module__", ""))
-    return f"{module}.{function.__name__}".removeprefix("pullback.kernels.") if module.startswith("pullback.") else ""
+    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__name__', '')}"
+    return name.removeprefix("pullback.kernels.") if name.startswith("pullback.kernels.") else ""
 
 
 class Announcement:

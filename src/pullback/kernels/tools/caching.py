@@ -36,7 +36,7 @@ SOURCES = Path(__file__).parents[1]
 GENERATIONS = 8  # states of the sources whose files are kept in a directory
 
 _logger = logging.getLogger("pullback")
-_used = set()  # names of the files that this process has read or written
+_used: set[str] = set()  # names of the files that this process has read or written
 
 
 def keep_on_disk(dispatcher):
@@ -109,8 +109,9 @@ def _generations():
 
 
 def _folders():
-    if config.CACHE_DIR:
-        yield Path(config.CACHE_DIR)
+    chosen = os.environ.get("NUMBA_CACHE_DIR") or config.CACHE_DIR  # Numba may not have looked yet
+    if chosen:
+        yield Path(chosen)
     yield SOURCES / "__pycache__"
     with contextlib.suppress(RuntimeError):  # there is no home
         yield _users_caches() / "pullback"
