@@ -75,19 +75,3 @@ def test_the_examples_in_docstrings_are_true(module):
 
 def test_the_package_says_that_it_is_typed():
     assert (SOURCE / "py.typed").is_file()
-
-
-def test_the_garbage_collector_rests_while_kernels_compile_and_not_after(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    finished = run(
-        """
-import gc, torch, pullback as pb
-from pullback.kernels import _collector
-wake, enabled = _collector.wake, []
-_collector.wake = lambda: (enabled.append(gc.isenabled()), wake())
-pb.Subset(2).argmax(torch.randn(5))
-print(len(enabled) > 1, any(enabled), gc.isenabled())
-""",
-        tmp_path,
-    )
-    assert finished.stdout.split() == ["True", "False", "True"], finished.stderr

@@ -50,6 +50,7 @@ from pullback.structures.independent import Independent
 from pullback.structures.oracle import Oracle
 from pullback.structures.product import Product, product
 from pullback.structures.subset import Subset
+from pullback.warming import warm
 
 __version__ = "0.1.0"
 
@@ -114,4 +115,5 @@ __all__ = [
     "ste_marginals",
     "ste_sparsemap",
     "structured_attention",
+    "warm",
 ]

@@ -33,7 +33,7 @@ DEMO = [
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the `pullback` command."""
+    """What the `pullback` command does beside `warm`."""
     parser = argparse.ArgumentParser(prog="pullback", description=pb.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser("demo", help="train the latent-cluster model with several estimators and compare them")
@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sweep.add_argument(name, **{**options, "nargs": "+", "default": [field.default]})
     summary = commands.add_parser("report", help="tabulate the runs of a folder")
     commands.add_parser("estimators", help="list the catalog")
+    commands.add_parser("warm", help="compile the kernels ahead of time", add_help=False)  # see pullback.command
     for command in (demo, run, sweep, summary):
         command.add_argument("--out", type=Path, default=Path("runs") / ("demo" if command is demo else "own"))
     given = parser.parse_args(arguments)

@@ -12,7 +12,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-from pullback.kernels._collector import load_numba
+from pullback.kernels._numba import load_numba
 
 
 class LazyKernel:

@@ -23,7 +23,7 @@ costs O(count²), a vertex that leaves as much.  References: Wolfe (1976); Nicul
 
 import numpy as np
 
-from pullback.kernels.tools import kernel, summing
+from pullback.kernels.tools import inner, kernel, summing
 
 RUNNING, CONVERGED, STALLED = 0, 1, 2
 
@@ -33,7 +33,7 @@ _DEPENDENT = 1e-10
 _NEGLIGIBLE = 1e-13  # a weight this small is rounding
 
 
-@kernel
+@inner
 def add(factor, weights, kept, trial, count, value, tolerance):
     """The active set with one more vertex z, and the best weights: (new count, whether z was of use).
 
@@ -61,7 +61,7 @@ def add(factor, weights, kept, trial, count, value, tolerance):
     return count, kept[count - 1] == fresh
 
 
-@kernel
+@inner
 def append(factor, count, value):
     """Row `count` of the factor, in place of the Gram row found there; False if the vertex depends on the others."""
     row = factor[count]
@@ -72,7 +72,7 @@ def append(factor, count, value):
     return _close(factor, count, value)
 
 
-@kernel
+@inner
 def _close(factor, count, value):
     """The last entries of L⁻¹ v and L⁻¹ 1, unless the last vertex is dependent."""
     row = factor[count]
@@ -84,7 +84,7 @@ def _close(factor, count, value):
     return True
 
 
-@kernel
+@inner
 def _exchange(factor, weights, kept, trial, count):
     """An active vertex makes room for the dependent one in place `count`.
 
@@ -103,7 +103,7 @@ def _exchange(factor, weights, kept, trial, count):
     drop(factor, weights, kept, count + 1, leaving)
 
 
-@kernel
+@inner
 def settle(factor, weights, kept, trial, count):
     """The minor cycle: the best weights, and the new count, once the vertices that hold the point back have left.
 
@@ -130,7 +130,7 @@ def settle(factor, weights, kept, trial, count):
         count -= 1
 
 
-@kernel
+@inner
 def drop(factor, weights, kept, count, leaving):
     """The state without the vertex in place `leaving`: its row goes, Givens rotations make L triangular again.
 
@@ -152,7 +152,7 @@ def drop(factor, weights, kept, count, leaving):
             factor[i, k], factor[i, k + 1] = cosine * x + sine * y, cosine * y - sine * x
 
 
-@kernel
+@inner
 def tangent(factor, count, inner):
     """Coefficients w of the projection Σ wᵢ zᵢ of a direction g onto the active vertices' span, in place of ⟨g, zᵢ⟩.
 
@@ -168,7 +168,7 @@ def tangent(factor, count, inner):
     _solve_transposed(factor, inner, count)
 
 
-@kernel
+@inner
 def enlarged(factor, capacity):
     """The factor of one instance with room for `capacity` vertices."""
     old = factor.shape[1]
@@ -186,13 +186,13 @@ def _dot(a, b, count):
     return total
 
 
-@kernel
+@inner
 def _copy(source, target, count):
     for i in range(count):
         target[i] = source[i]
 
 
-@kernel
+@inner
 def _solve_transposed(factor, x, count):
     """x ← L⁻ᵀ x."""
     for i in range(count - 1, -1, -1):
@@ -212,7 +212,7 @@ def _gap(scores, vertex, point):
     return gap
 
 
-@kernel
+@inner
 def _place(vertex, vertices, factor, count):
     """A dense vertex in place `count`, and its inner products where `append` expects them."""
     _copy(vertex, vertices[count], len(vertex))
@@ -220,7 +220,7 @@ def _place(vertex, vertices, factor, count):
         factor[count, i] = _dot(vertices[i], vertex, len(vertex))
 
 
-@kernel
+@inner
 def _advance(scores, vertex, tolerance, vertices, factor, weights, kept, trial, count, point):
     """One round of one instance with dense vertices: (new count, gap, status)."""
     gap = _gap(scores, vertex, point) if count > 0 else np.inf
@@ -286,7 +286,7 @@ def seed(scores, pool, tolerance, vertices, factor, weights, count, point, lo, h
     return -1
 
 
-@kernel
+@inner
 def _best_of(pool, scores, point):
     """The vertex of the pool with the best finite ⟨s − μ, z⟩, or −1."""
     best, top = -1, -np.inf

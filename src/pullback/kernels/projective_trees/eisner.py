@@ -18,7 +18,7 @@ Reference: Eisner (1996).
 
 import numpy as np
 
-from pullback.kernels.tools import kernel
+from pullback.kernels.tools import inner, kernel
 from pullback.kernels.tools import semirings as ring
 
 
@@ -73,7 +73,7 @@ def reader_over(choose):
     return ring.compiled(read_tree, f"read_{choose.__name__}")
 
 
-@kernel
+@inner
 def _first_best(x, y, random):
     best = 0
     for i in range(1, x.shape[0]):
@@ -86,7 +86,7 @@ inside_max = inside_over(ring.max_plus, ring.add, -np.inf, 0.0)
 read_best = reader_over(_first_best)
 
 
-@kernel
+@inner
 def load(scores, n, weight):
     """Copies the scores of the arcs over n words; arcs into the root become −∞.  False if one is NaN or +∞."""
     valid = True

@@ -14,7 +14,7 @@ one).  Otherwise the logarithms take over, at more than ten times the cost.
 import numpy as np
 
 from pullback.kernels.projective_trees.eisner import inside_over, load, reader_over
-from pullback.kernels.tools import exp, kernel, uniform
+from pullback.kernels.tools import exp, inner, kernel, uniform
 from pullback.kernels.tools import semirings as ring
 
 
@@ -71,7 +71,7 @@ outside_dual_log = outside_over(
 )
 
 
-@kernel
+@inner
 def _shift(scores, n, log_weight, weight):
     """log_weight = scores less the largest of each modifier, and its exponential; returns what was taken off.
 
@@ -96,13 +96,13 @@ def _shift(scores, n, log_weight, weight):
     return taken
 
 
-@kernel
+@inner
 def _trusted(log_partition, n):
     """Whether a log-partition of shifted scores, computed in the linear domain, has lost nothing that matters."""
     return -708.0 + 1.91 * n + 37.0 < log_partition < 700.0
 
 
-@kernel
+@inner
 def _inside(scores, n, single_root, log_weight, weight, chart):
     """The log-partition, and whether the chart is in the linear domain; NaN or −∞ if there is no answer."""
     taken = _shift(scores, n, log_weight, weight)
@@ -149,7 +149,7 @@ def log_partition_and_marginals(scores, lengths, single_root, value, marginals, 
     return -1
 
 
-@kernel
+@inner
 def _along(log_weight, weight, direction, n, log_dual, dual):
     """The weights and their logarithms as dual numbers, moving along `direction` where an arc is allowed."""
     for head in range(n + 1):
@@ -186,7 +186,7 @@ def hessian_product(scores, lengths, single_root, direction, product, lo, hi):
     return -1
 
 
-@kernel
+@inner
 def _draw(x, y, random):
     """An index drawn in proportion to x · y."""
     left = uniform(random) * ring.dot(x, y)
@@ -201,7 +201,7 @@ def _draw(x, y, random):
     return chosen
 
 
-@kernel
+@inner
 def _draw_log(x, y, random):
     """An index drawn in proportion to exp(x + y)."""
     largest = ring.max_plus(x, y)

@@ -13,7 +13,7 @@ from collections import namedtuple
 import numpy as np
 
 from pullback.kernels.projective_trees.eisner import load
-from pullback.kernels.tools import kernel
+from pullback.kernels.tools import inner, kernel
 
 # Sorted lists of all cells.  complete[head, end] is the list head · size + end; pair[i, j] comes size² later.
 _Lists = namedtuple(
@@ -39,13 +39,13 @@ _Merge = namedtuple(
 )
 
 
-@kernel
+@inner
 def _lists(size, k):
     cells = 2 * size * size
     return _Lists(np.empty((cells, k)), np.empty(cells, np.int64), np.empty((cells, k, 3), np.int64))
 
 
-@kernel
+@inner
 def _merge_of(size, k):
     return _Merge(
         np.empty(size, np.int64),
@@ -57,13 +57,13 @@ def _merge_of(size, k):
     )
 
 
-@kernel
+@inner
 def _set_place(lists, merge, place, term, a, b):
     merge.place[place, 0], merge.place[place, 1], merge.place[place, 2] = term, a, b
     merge.value[place] = lists.value[merge.left[term], a] + lists.value[merge.right[term], b] + merge.extra[term]
 
 
-@kernel
+@inner
 def _merge_terms(lists, merge, terms, cell):
     """The list `cell` from the first `terms` splits described in `merge`."""
     width = 0
@@ -93,7 +93,7 @@ def _merge_terms(lists, merge, terms, cell):
     lists.number[cell] = rank
 
 
-@kernel
+@inner
 def _pair(lists, merge, size, i, j):
     """Two half trees, back to back."""
     for k in range(i, j):
@@ -102,7 +102,7 @@ def _pair(lists, merge, size, i, j):
     _merge_terms(lists, merge, j - i, size * size + i * size + j)
 
 
-@kernel
+@inner
 def _complete(lists, merge, weight, head, end):
     """The half trees of `head` as far as `end`, by the last child m."""
     size = len(weight)
@@ -114,7 +114,7 @@ def _complete(lists, merge, weight, head, end):
     _merge_terms(lists, merge, last + 1 - first, head * size + end)
 
 
-@kernel
+@inner
 def _fill(weight, n, single_root, lists, merge):
     """All lists of one instance."""
     size = len(weight)
@@ -130,7 +130,7 @@ def _fill(weight, n, single_root, lists, merge):
             lists.number[width] = 0  # the root has no half tree that ends before n
 
 
-@kernel
+@inner
 def _read_tree(lists, size, n, rank, stack, heads):
     """Writes the heads of the tree of the given rank; `stack` holds (head, end, rank) of half trees to be opened."""
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, n, rank

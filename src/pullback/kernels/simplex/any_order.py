@@ -14,7 +14,7 @@ Reference: Peters, Niculae and Martins (2019); Correia, Niculae and Martins (201
 
 import numpy as np
 
-from pullback.kernels.tools import exp, fmax, kernel, log, summing
+from pullback.kernels.tools import exp, fmax, inner, kernel, log, summing
 
 TINY = 1e-200  # in place of β = 0; 1 + β is 1 and β² is 0
 NEWTON = 20  # steps; then bisection alone, which always ends
@@ -46,7 +46,7 @@ def entmax(x, alpha, y, lo, hi):
     return -1
 
 
-@kernel
+@inner
 def _maximum(x):
     best = -np.inf
     for v in x:
@@ -56,7 +56,7 @@ def _maximum(x):
     return best
 
 
-@kernel
+@inner
 def _solve(z, beta, lower, upper, trial, ratio):
     """α-entmax of the scores z / β, of which the largest is 0; returns one of the three workspaces."""
     base = 1.0 if beta <= 1.0 else 0.0
@@ -88,7 +88,7 @@ def _solve(z, beta, lower, upper, trial, ratio):
     return upper
 
 
-@kernel
+@inner
 def _evaluate(z, base, c, beta, y, ratio):
     """y = a^(1/β) and y / a, where a = (base + c + z)₊."""
     for i in range(z.shape[0]):
@@ -134,7 +134,7 @@ def entmax_backward(y, alpha, g, gx, galpha, lo, hi):
     return -1
 
 
-@kernel
+@inner
 def _weights(y, beta, weight, change):
     """s = y^(1−β) and h, the change of y with α at a fixed threshold."""
     for i in range(y.shape[0]):

@@ -18,7 +18,7 @@ Reference: Martins and Astudillo (2016); Peters, Niculae and Martins (2019).
 import numpy as np
 
 from pullback.kernels.simplex.short_rows import short_rows, unsolvable
-from pullback.kernels.tools import fmax, kernel, summing
+from pullback.kernels.tools import fmax, inner, kernel, summing
 
 SHORT = 96  # rows up to here are solved side by side
 LONG, BLOCK = 2048, 128  # rows above LONG leave out whole blocks
@@ -101,7 +101,7 @@ def _top_and_sum(x):
     return top, total
 
 
-@kernel
+@inner
 def _shift(x, best, scale, z):
     """z = scale (x − best), no lower than matters (−∞ times zero would be NaN); the rest of `z` as low."""
     low = x.dtype.type(-2)
@@ -111,7 +111,7 @@ def _shift(x, best, scale, z):
         z[i] = low
 
 
-@kernel
+@inner
 def _threshold(z, sparse, tau):
     """Newton's method for τ over the blocks of `z`, from a lower bound."""
     small = 1e-6 if z.itemsize == 4 else 1e-14
@@ -155,7 +155,7 @@ def _moments(z, t):
     return first, second
 
 
-@kernel
+@inner
 def _cut(z, t, sparse, y):
     """y = (z − t)₊, squared unless sparse."""
     zero = z.dtype.type(0)
@@ -219,7 +219,7 @@ def _backward_by_blocks(y, g, sparse, out, lo, hi):
     return -1
 
 
-@kernel
+@inner
 def _weights(y, sparse, s):
     zero, one = y.dtype.type(0), y.dtype.type(1)
     if sparse:
@@ -239,7 +239,7 @@ def _sum_and_inner(s, g):
     return total, inner
 
 
-@kernel
+@inner
 def _center(s, g, mean, out):
     for i in range(s.shape[0]):
         out[i] = s[i] * (g[i] - mean)

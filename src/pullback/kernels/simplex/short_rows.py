@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pullback.kernels.tools import fmax, kernel, summing
+from pullback.kernels.tools import fmax, inner, kernel, summing
 
 LANES = 32  # of one vector; LLVM splits it into what the machine has
 TILE = 128  # rows solved together, until the last has settled
@@ -106,7 +106,7 @@ def short_rows(x, sparse, y, lo, hi):
     return -1
 
 
-@kernel
+@inner
 def unsolvable(row):
     """Whether the row holds NaN, +∞ or nothing finite."""
     finite = False
@@ -117,7 +117,7 @@ def unsolvable(row):
     return not finite
 
 
-@kernel
+@inner
 def _transpose(a, b):
     """b = aᵀ, as far as both reach."""
     for i in range(min(a.shape[1], b.shape[0])):
@@ -125,14 +125,14 @@ def _transpose(a, b):
             b[i, j] = a[j, i]
 
 
-@kernel
+@inner
 def _shift(z, best, scale):
     low = z.dtype.type(-2)
     for j in range(z.shape[0]):
         z[j] = fmax(scale * (z[j] - best[j]), low)
 
 
-@kernel
+@inner
 def _thresholds(z, sparse, tau, first, second):
     """Newton's method for the τ of every lane."""
     small = z.dtype.type(1e-6 if z.itemsize == 4 else 1e-14)
@@ -164,7 +164,7 @@ def _step(tau, first, second, sparse):
     return largest
 
 
-@kernel
+@inner
 def _cut(z, tau, sparse):
     zero = z.dtype.type(0)
     for j in range(z.shape[0]):

@@ -6,10 +6,10 @@ The best by selection; the nearest, μ = clip(s − τ, 0, 1), by a search for t
 import numpy as np
 
 from pullback.kernels.subset.selection import list_allowed, select_largest
-from pullback.kernels.tools import fmax, kernel, summing
+from pullback.kernels.tools import fmax, inner, kernel, summing
 
 
-@kernel
+@inner
 def _argmax(scores, low, high, best, item, score):
     """Writes the best subset; returns whether there is one."""
     best[:] = 0.0
@@ -60,7 +60,7 @@ def _clipped_sum(score, tau):
     return total, inside
 
 
-@kernel
+@inner
 def _threshold(score, k, tau, left, right):
     """τ in the bracket [left, right] with Σ clip(sᵢ − τ, 0, 1) = k, by Newton's method from `tau`.
 
@@ -100,7 +100,7 @@ def _survey(scores, score):
     return largest, -least, allowed, invalid
 
 
-@kernel
+@inner
 def _project(scores, low, high, point, score):
     """Writes the nearest point of the polytope; returns whether there is one."""
     largest, least, allowed, invalid = _survey(scores, score)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from pullback.kernels.tools import fmax, kernel, summing
+from pullback.kernels.tools import fmax, inner, summing
 
 
-@kernel
+@inner
 def list_allowed(scores, item, score):
     """Lists the items that are not forbidden, with their scores; returns how many, −1 if a score is NaN or +∞."""
     m = 0
@@ -54,7 +54,7 @@ def select_largest(values, k):
     return _select(values[:m], k - above)
 
 
-@kernel
+@inner
 def _select(values, k):
     """The k-th largest value by Hoare's selection; reorders the values."""
     left, right = 0, len(values) - 1

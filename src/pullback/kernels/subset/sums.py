@@ -13,7 +13,7 @@ subtracted.  Where fewer items can be left out than taken, the program counts th
 import numpy as np
 
 from pullback.kernels.subset.selection import list_allowed, select_largest
-from pullback.kernels.tools import exp, kernel, summing
+from pullback.kernels.tools import exp, inner, kernel, summing
 
 _TINY = 1e-150  # products of two numbers above it are normal, and a probability below it never matters
 
@@ -31,7 +31,7 @@ def _size(score, tau):
     return mean, variance
 
 
-@kernel
+@inner
 def _tilt(score, k, spare):
     """center + τ with |Σ σ(sᵢ − center − τ) − k| at most half a standard deviation (plus 0.1), for 0 < k < n.
 
@@ -59,7 +59,7 @@ def _tilt(score, k, spare):
     return center, tau
 
 
-@kernel
+@inner
 def _tilted(scores, low, high, item, work, weight):
     """One instance as a walk over counts: item i of the m allowed ones is counted with probability p[i].
 
@@ -105,7 +105,7 @@ def _tilted(scores, low, high, item, work, weight):
     return m, high, left_out, best + spread
 
 
-@kernel
+@inner
 def _complete(p, q, weight, table):
     """table[i, j]: the expected weight at the end of a walk that stands at count j before item i."""
     m, last = len(p), table.shape[1] - 1
@@ -120,7 +120,7 @@ def _complete(p, q, weight, table):
         table[i, last] = 0.0
 
 
-@kernel
+@inner
 def _complete_tangent(p, q, g, table, tangent):
     """The derivative of `table` when the score of item i moves at the speed g[i], and so p[i] at p q g."""
     m, last = len(p), table.shape[1] - 1
@@ -187,7 +187,7 @@ def _marginals_tangent(p, q, g, table, tangent, item, row, row_tangent, out):
         out[item[i]] = a * (counted * (b * g[i] - growth) + moved) / table[0, 0]
 
 
-@kernel
+@inner
 def _largest_count(low, high, n):
     """The largest count that a walk of these instances needs."""
     largest = 0

@@ -1,7 +1,8 @@
 """What every kernel is made with: decorators, vectorized functions, semirings, random numbers."""
 
-from pullback.kernels.tools import semirings
+from pullback.kernels.tools import caching, semirings
+from pullback.kernels.tools.compilation import inner, kernel, summing
 from pullback.kernels.tools.random import uniform
-from pullback.kernels.tools.vector import emit_exp, exp, fmax, inner, kernel, log, summing
+from pullback.kernels.tools.vector import emit_exp, exp, fmax, log
 
-__all__ = ["emit_exp", "exp", "fmax", "inner", "kernel", "log", "semirings", "summing", "uniform"]
+__all__ = ["caching", "emit_exp", "exp", "fmax", "inner", "kernel", "log", "semirings", "summing", "uniform"]

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from pullback.kernels.tools.vector import kernel
+from pullback.kernels.tools.compilation import inner
 
 
-@kernel
+@inner
 def uniform(state):
     """The next number in [0, 1); `state` is an array of one uint64, the seed at first."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)

@@ -10,27 +10,26 @@ Only the dot products see rows; they vectorize, and everything else works on sin
 """
 
 import numpy as np
-from numba import njit
 
-from pullback.kernels.tools.vector import exp, fmax, kernel, summing
+from pullback.kernels.tools.compilation import inner, summing
+from pullback.kernels.tools.vector import exp, fmax
 
 
 def compiled(sweep, name):
     """A sweep over one semiring, a closure, compiled under a name of its own.
 
-    Numba links functions by qualified name.  Closures of one text share it, and once one of them comes from the cache
-    on disk it would be taken for another.  They are not cached themselves: their code is stored with their callers'.
+    Numba links functions by qualified name.  Closures of one text share it, and one could be taken for another.
     """
     sweep.__qualname__ = sweep.__name__ = name
-    return njit(nogil=True, error_model="numpy", fastmath={"contract"})(sweep)
+    return inner(sweep)
 
 
-@kernel
+@inner
 def add(x, y):
     return x + y
 
 
-@kernel
+@inner
 def max_plus(x, y):
     """max x + y; −∞ for empty rows."""
     best = -np.inf
@@ -47,17 +46,17 @@ def dot(x, y):
     return total
 
 
-@kernel
+@inner
 def times(x, y):
     return x * y
 
 
-@kernel
+@inner
 def inverse(x):
     return 1.0 / x
 
 
-@kernel
+@inner
 def itself(x):
     return x
 
@@ -70,20 +69,20 @@ def sum_exp(x, y, shift):
     return total
 
 
-@kernel
+@inner
 def log_dot(x, y):
     """log Σ exp(x + y)."""
     largest = max_plus(x, y)
     return largest + np.log(sum_exp(x, y, largest)) if largest > -np.inf else largest
 
 
-@kernel
+@inner
 def log_add(x, y):
     largest = max(x, y)
     return largest + np.log1p(exp(min(x, y) - largest)) if largest > -np.inf else largest
 
 
-@kernel
+@inner
 def negative(x):
     return -x
 
@@ -98,17 +97,17 @@ def dual_dot(x, y):
     return complex(value, slope)
 
 
-@kernel
+@inner
 def dual_times(x, y):
     return complex(x.real * y.real, x.real * y.imag + x.imag * y.real)
 
 
-@kernel
+@inner
 def dual_inverse(x):
     return complex(1.0 / x.real, -x.imag / x.real / x.real)
 
 
-@kernel
+@inner
 def slope(x):
     return x.imag
 
@@ -124,7 +123,7 @@ def _dual_sum_exp(x, y, shift):
     return complex(value, slope)
 
 
-@kernel
+@inner
 def dual_log_dot(x, y):
     largest = -np.inf
     for i in range(x.shape[0]):
@@ -135,7 +134,7 @@ def dual_log_dot(x, y):
     return complex(largest + np.log(total.real), total.imag / total.real)
 
 
-@kernel
+@inner
 def dual_log_add(x, y):
     value = log_add(x.real, y.real)
     if value == -np.inf:
@@ -143,6 +142,6 @@ def dual_log_add(x, y):
     return complex(value, exp(x.real - value) * x.imag + exp(y.real - value) * y.imag)
 
 
-@kernel
+@inner
 def slope_of_exp(x):
     return exp(x.real) * x.imag

@@ -1,20 +1,13 @@
-"""What Numba's loops need in order to vectorize: the decorators, a maximum and an exponential.
-
-`kernel` compiles a function as it stands, `inner` one that only kernels call; `summing` also lets sums be reordered,
-which is what SIMD needs.  None of them ever assumes that infinities or NaN are absent: a forbidden part is a score of
-−∞.
-"""
+"""What Numba's loops need in order to vectorize: a maximum, an exponential and a logarithm."""
 
 import math
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-inner = kernel
-summing = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+from pullback.kernels.tools.compilation import inner
 
 
 @intrinsic
@@ -82,7 +75,7 @@ def _exp(typing, x):
     return types.float64(types.float64), emit
 
 
-@kernel  # a function of its own: reordering its sums, as `summing` does, would be its ruin
+@inner  # a function of its own: reordering its sums, as `summing` does, would be its ruin
 def exp(x):
     """eˣ for x ≤ 709 with a relative error below 3e-16, four times faster than the C library's in a loop.
 
@@ -92,7 +85,7 @@ def exp(x):
     return _exp(np.float64(x))
 
 
-@kernel
+@inner
 def log(x):
     """ln x for a normal x > 0 with an error below one unit in the last place, six times faster than the C library's.
 

@@ -8,7 +8,7 @@ Values are relative to the column's largest, since sparsemax ignores a common sh
 
 import numpy as np
 
-from pullback.kernels.tools import fmax, kernel, summing
+from pullback.kernels.tools import fmax, inner, kernel, summing
 from pullback.kernels.tree_cuts.laminar import contains, meet, penalize
 
 MARGIN = 1.0  # the least slack of a new list, divided by the size of the support
@@ -42,7 +42,7 @@ def split_by_rivals(scores, lengths, most, per_word, few, many, lo, hi):
     return total
 
 
-@kernel
+@inner
 def refresh(j, n, number, margin, score, words, sets, arcs, row):
     """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(n).
 
@@ -109,7 +109,7 @@ def _excess(row, m, t):
     return total, above
 
 
-@kernel
+@inner
 def _sparsemax(arcs, count, t):
     """Replace the masses by their sparsemax and return the threshold, starting from any guess t.
 
@@ -143,7 +143,7 @@ def _sparsemax(arcs, count, t):
         t += shift
 
 
-@kernel
+@inner
 def tilt(word, sets, arcs):
     """The slopes of a column's candidates, relative to an arc of its home; it moves unless they are all the same."""
     word.moves = 0
@@ -154,7 +154,7 @@ def tilt(word, sets, arcs):
         word.moves |= arc.slope != arcs[0].slope
 
 
-@kernel
+@inner
 def advance(t, n, number, score, words, sets, arcs, row):
     """The masses at t steps; returns the slope and the curvature of the dual there."""
     slope = 0.0
@@ -187,7 +187,7 @@ def advance(t, n, number, score, words, sets, arcs, row):
     return slope, bend
 
 
-@kernel
+@inner
 def lift(n, number, place, score, words, sets, arcs, row):
     """Start a new set that receives nothing at the multiplier where an arc from outside has entered.
 

@@ -18,7 +18,7 @@ is increasing and piecewise linear.
 
 import numpy as np
 
-from pullback.kernels.tools import kernel
+from pullback.kernels.tools import inner
 from pullback.kernels.tree_cuts.columns import advance, tilt
 from pullback.kernels.tree_cuts.laminar import penalize
 
@@ -28,7 +28,7 @@ LIMIT = 20_000  # steps; four will do unless scores are far apart
 DAMPING = 0.95  # a step exactly onto a kink would leave the next Hessian with one of its sides
 
 
-@kernel
+@inner
 def gradient(n, number, words, sets, arcs):
     """What each set receives from outside, less 1.
 
@@ -54,7 +54,7 @@ def gradient(n, number, words, sets, arcs):
         inner.gradient -= 1.0
 
 
-@kernel
+@inner
 def curvature(n, number, words, sets, arcs, hessian):
     """The Hessian: first by the sets that arcs belong to, then summed over subtrees.  O(arcs + sets²)."""
     for k in range(number):
@@ -88,7 +88,7 @@ def curvature(n, number, words, sets, arcs, hessian):
             hessian[l, sets[k].parent] += hessian[l, k]
 
 
-@kernel
+@inner
 def newton(number, sets, hessian):
     """The step −H⁻¹ gradient over the free sets, 0 elsewhere, by Cholesky in the lower half of `hessian`.
 
@@ -128,7 +128,7 @@ def newton(number, sets, hessian):
                     sets[l].half -= hessian[k, l] * row.step
 
 
-@kernel
+@inner
 def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
     """Minimize the dual; returns the largest residual: |gradient| where λ > 0, the violation where λ = 0.
 
@@ -153,7 +153,7 @@ def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
     return np.inf
 
 
-@kernel
+@inner
 def _slope(number, sets):
     """The slope of the dual along the step."""
     slope = 0.0
@@ -162,7 +162,7 @@ def _slope(number, sets):
     return slope
 
 
-@kernel
+@inner
 def largest_penalty(number, sets):
     """The largest penalty, at least 1 as the masses: the unit of round-off."""
     largest = 1.0
@@ -171,7 +171,7 @@ def largest_penalty(number, sets):
     return largest
 
 
-@kernel
+@inner
 def _choose_free(number, tolerance, sets):
     """Free the sets that are violated or have a multiplier; returns the largest residual and its set."""
     largest = 0.0
@@ -189,7 +189,7 @@ def _choose_free(number, tolerance, sets):
     return largest, worst
 
 
-@kernel
+@inner
 def _direction(number, sets, hessian):
     """Newton's step; a multiplier at 0 that it would make negative is taken out and the step computed again."""
     while True:
@@ -210,7 +210,7 @@ def _direction(number, sets, hessian):
             sets[worst].free = 1
 
 
-@kernel
+@inner
 def _line_search(n, number, score, words, sets, arcs, row):
     """Move along the step, which leads down, to where its slope has almost vanished.
 

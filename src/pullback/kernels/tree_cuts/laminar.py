@@ -13,7 +13,7 @@ is violated as well, and it crosses fewer sets.  Hence a family never has more s
 
 import numpy as np
 
-from pullback.kernels.tools import kernel
+from pullback.kernels.tools import inner
 
 # Whatever serves as an index is unsigned: Numba then need not ask whether it is negative.
 SET = np.dtype(
@@ -60,7 +60,7 @@ ARC = np.dtype(
 )
 
 
-@kernel
+@inner
 def start(n, single_root, words, sets):
     """The family of the set of all words alone."""
     words[0].home = 0
@@ -75,7 +75,7 @@ def start(n, single_root, words, sets):
         one.equality = k == 1 and single_root
 
 
-@kernel
+@inner
 def contains(k, j, words, sets):
     """Whether set k contains word j."""
     home = words[j].home
@@ -84,7 +84,7 @@ def contains(k, j, words, sets):
     return home == k
 
 
-@kernel
+@inner
 def meet(j, number, words, sets):
     """For every set, the smallest set around it that contains word j: an arc from i belongs to the meet of i's home."""
     for k in range(number):
@@ -98,7 +98,7 @@ def meet(j, number, words, sets):
             sets[k].meet = sets[sets[k].parent].meet
 
 
-@kernel
+@inner
 def share(n, number, member, words, sets):
     """For every set, how many of its words are in `member`."""
     for k in range(number):
@@ -109,7 +109,7 @@ def share(n, number, member, words, sets):
         sets[sets[k].parent].shared += sets[k].shared
 
 
-@kernel
+@inner
 def inflow(n, member, words, arcs):
     """What a set of words receives from outside."""
     total = 0.0
@@ -121,7 +121,7 @@ def inflow(n, member, words, arcs):
     return total
 
 
-@kernel
+@inner
 def uncross(n, number, member, words, sets, arcs, union):
     """Replace the violated set `member` by one that crosses no set of the family; False if it is not violated."""
     while True:
@@ -149,7 +149,7 @@ def uncross(n, number, member, words, sets, arcs, union):
             return False
 
 
-@kernel
+@inner
 def insert(n, number, member, words, sets, arcs):
     """Give the family a set that crosses none of it.  Returns its place, 0 if it was there before.  O(n + arcs)."""
     share(n, number, member, words, sets)
@@ -186,7 +186,7 @@ def insert(n, number, member, words, sets, arcs):
     return place
 
 
-@kernel
+@inner
 def remove(n, number, place, words, sets, arcs):
     """Take a set without a multiplier out of the family."""
     parent = sets[place].parent
@@ -200,12 +200,12 @@ def remove(n, number, place, words, sets, arcs):
             arcs[j, c].set = _without(np.int64(arcs[j, c].set), place, parent)
 
 
-@kernel
+@inner
 def _without(k, place, parent):
     return parent if k == place else k - 1 if k > place else k
 
 
-@kernel
+@inner
 def penalize(number, sets):
     """Penalties and their tilts from the multipliers and their steps."""
     sets[0].penalty = sets[0].tilt = sets[0].least = sets[0].most = 0.0

@@ -18,7 +18,7 @@ Exactly one root arc is an equality for the set of all words: its multiplier may
 
 import numpy as np
 
-from pullback.kernels.tools import kernel
+from pullback.kernels.tools import inner, kernel
 from pullback.kernels.tree_cuts.columns import lift, refresh, tilt, total
 from pullback.kernels.tree_cuts.dual import LIMIT, curvature, largest_penalty, minimize, newton
 from pullback.kernels.tree_cuts.laminar import (
@@ -102,7 +102,7 @@ def project_backward(grad, lengths, point, sets, out, lo, hi):
     return -1
 
 
-@kernel
+@inner
 def _columns(scores, n, score, words, sets, arcs, row):
     """Transpose the scores, each relative to the best arc into its word, and start from the sparsemax of each column.
 
@@ -129,7 +129,7 @@ def _columns(scores, n, score, words, sets, arcs, row):
     return True, forbidden
 
 
-@kernel
+@inner
 def _solve(n, steps, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
@@ -160,7 +160,7 @@ def _solve(n, steps, score, words, sets, arcs, hessian, row, nodes, edges, queue
     return False, number
 
 
-@kernel
+@inner
 def _finish(n, number, words, sets, arcs, hessian, point, active):
     """Write the point and the independent active sets."""
     zero = ZERO + 1e-14 * largest_penalty(number, sets)
@@ -183,7 +183,7 @@ def _finish(n, number, words, sets, arcs, hessian, point, active):
             q += 1
 
 
-@kernel
+@inner
 def _unpack(n, active, words, sets):
     """The family of the active sets, all free; returns the number of sets."""
     start(n, False, words, sets)
@@ -203,7 +203,7 @@ def _unpack(n, active, words, sets):
     return number
 
 
-@kernel
+@inner
 def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, out):
     """Subtract from the centered columns the centered indicators of the active sets, each with its multiplier."""
     for j in range(1, n + 1):

@@ -11,7 +11,7 @@ is disjoint from them, so they count as the root from then on, and most words se
 
 import numpy as np
 
-from pullback.kernels.tools import kernel
+from pullback.kernels.tools import inner
 
 NODE = np.dtype(
     [
@@ -35,7 +35,7 @@ EDGE = np.dtype(
 EMPTY = 1e-14  # a residual capacity below this is round-off
 
 
-@kernel
+@inner
 def is_feasible(scores, n, single_root, seen, queue):
     """Whether the arcs with a score above −∞ hold an arborescence (with one root arc if `single_root`), in O(n²).
 
@@ -70,7 +70,7 @@ def is_feasible(scores, n, single_root, seen, queue):
     return False
 
 
-@kernel
+@inner
 def separate(n, goal, words, arcs, nodes, edges, queue, reached, found):
     """Disjoint sets of words that receive less than `goal`; none is missed if there is any.
 
@@ -108,7 +108,7 @@ def separate(n, goal, words, arcs, nodes, edges, queue, reached, found):
         sets += 1
 
 
-@kernel
+@inner
 def _build(n, words, arcs, nodes, edges):
     """The network of the arcs with positive mass between words."""
     for i in range(n + 2):
@@ -142,7 +142,7 @@ def _build(n, words, arcs, nodes, edges):
                 _set_edge(edges[head.first], j, modifier.first, -arc.mass)
 
 
-@kernel
+@inner
 def _set_edge(edge, target, twin, mass):
     edge.target = target
     edge.twin = twin
@@ -150,14 +150,14 @@ def _set_edge(edge, target, twin, mass):
     edge.residual = max(mass, 0.0)
 
 
-@kernel
+@inner
 def _settle(j, nodes, queue, settled):
     nodes[j].settled = 1
     queue[settled] = j
     return settled + 1
 
 
-@kernel
+@inner
 def _spread(j, goal, nodes, edges, queue, settled):
     """Word j is settled: it feeds its modifiers, some of which settle in turn, and its heads send less."""
     for e in range(nodes[j].first, nodes[j + 1].first):
@@ -172,7 +172,7 @@ def _spread(j, goal, nodes, edges, queue, settled):
     return settled
 
 
-@kernel
+@inner
 def _next_word(n, nodes):
     """The word that is fed and sends most: a greedy feedback vertex set, so that few flows break all cycles."""
     best = -1
@@ -185,7 +185,7 @@ def _next_word(n, nodes):
     return best
 
 
-@kernel
+@inner
 def _flow(n, v, goal, nodes, edges, reached):
     """Flow from the settled words to v, up to `goal`; also the number of words that reach v when there is no more."""
     flow = nodes[v].fed
@@ -222,7 +222,7 @@ def _flow(n, v, goal, nodes, edges, reached):
     return flow, filled
 
 
-@kernel
+@inner
 def _levels(n, v, nodes, edges, reached):
     """Distances to v in the residual graph, up to the nearest words with something to spare; -1 if there are none."""
     for j in range(1, n + 1):
@@ -250,7 +250,7 @@ def _levels(n, v, nodes, edges, reached):
     return depth, filled
 
 
-@kernel
+@inner
 def _blocking_flow(v, depth, wanted, nodes, edges, path):
     """Send along shortest paths until each has a full edge, or `wanted` has arrived; returns what has."""
     total = 0.0
@@ -297,7 +297,7 @@ def _blocking_flow(v, depth, wanted, nodes, edges, path):
     return total
 
 
-@kernel
+@inner
 def _peel(words, nodes, edges, member):
     """Drop the words that hang off a violated set.
 

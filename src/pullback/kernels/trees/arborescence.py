@@ -18,7 +18,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from pullback.kernels.tools import fmax, kernel
+from pullback.kernels.tools import fmax, inner, kernel
 
 # What the contraction of one instance needs.  A *slot* is the word whose row stands for a contracted node; nodes are
 # numbered words first, then contractions in the order they were made.
@@ -40,7 +40,7 @@ _Workspace = namedtuple(
 _NEW, _ON_PATH, _FINISHED = 0, 1, 2
 
 
-@kernel
+@inner
 def workspace(size):
     return _Workspace(
         np.empty((size, size)),
@@ -56,7 +56,7 @@ def workspace(size):
     )
 
 
-@kernel
+@inner
 def transpose(scores, n, enter):
     """Writes enter[modifier, head] for the arcs among n words and the root; False if a score is NaN or +∞."""
     valid = True
@@ -71,7 +71,7 @@ def transpose(scores, n, enter):
     return valid
 
 
-@kernel
+@inner
 def _best_head(row, single_root):
     """The head of the best arc in `row` and its value; the root's arc only without another if `single_root`."""
     words = row[1:]
@@ -86,7 +86,7 @@ def _best_head(row, single_root):
     return i + 1, best
 
 
-@kernel
+@inner
 def _merge(row, names, other, other_names, value):
     """Lets `row` take the arcs of `other` that are better once `value` is paid back."""
     for head in range(row.shape[0]):
@@ -96,7 +96,7 @@ def _merge(row, names, other, other_names, value):
         names[head] = other_names[head] if better else names[head]
 
 
-@kernel
+@inner
 def _contract(work, n, length, target, count):
     """Makes node `count` of the cycle path[…:length] that starts at `target`, in the slot of `target`.
 
@@ -126,7 +126,7 @@ def _contract(work, n, length, target, count):
     return length
 
 
-@kernel
+@inner
 def _open(work, count, heads):
     """Reads the tree off the contraction: whoever enters a node decides for all the nodes down to the word entered."""
     work.opened[:count] = False
@@ -140,7 +140,7 @@ def _open(work, count, heads):
                 inner = work.parent[inner]
 
 
-@kernel
+@inner
 def arborescence(work, n, single_root, heads):
     """Writes the best tree for the arcs in `work.enter`, which it uses up; False if there is none."""
     enter, slot, node, state, path = work.enter, work.slot, work.node, work.state, work.path
@@ -197,7 +197,7 @@ def argmax(scores, lengths, single_root, heads, lo, hi):
     return -1
 
 
-@kernel
+@inner
 def _score(enter, n, heads):
     total = 0.0
     for modifier in range(1, n + 1):
@@ -205,7 +205,7 @@ def _score(enter, n, heads):
     return total
 
 
-@kernel
+@inner
 def _branch(work, columns, n, single_root, heads, first, banned, tree):
     """The best tree that agrees with `heads` on the words before `first` and gives `first` no banned head.
 
@@ -226,7 +226,7 @@ def _branch(work, columns, n, single_root, heads, first, banned, tree):
     return _score(columns, n, tree)
 
 
-@kernel
+@inner
 def _insert(values, heads, count, value, tree):
     """Puts a tree where it belongs in the list of the `count` best so far, which is in decreasing order."""
     i = count
@@ -238,7 +238,7 @@ def _insert(values, heads, count, value, tree):
     heads[i] = tree
 
 
-@kernel
+@inner
 def _k_best(work, columns, n, single_root, k, pool, heads, values):
     """Writes the k best trees of one instance and returns how many there are.
 

@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from pullback.kernels.tools import fmax, kernel
+from pullback.kernels.tools import fmax, inner
 from pullback.kernels.trees.lanes import (
     ACROSS,
     LANES,
@@ -26,19 +26,19 @@ from pullback.kernels.trees.lanes import (
 _LOWEST = -np.finfo(np.float64).max
 
 
-@kernel
+@inner
 def _maximum(row, shift):
     for i in range(row.shape[0]):
         shift[i] = fmax(row[i], shift[i])
 
 
-@kernel
+@inner
 def _scale(row, factor):
     for i in range(row.shape[0]):
         row[i] *= factor[i]
 
 
-@kernel
+@inner
 def _interleave(first, second, third, fourth, count, out):
     for m in range(count):
         out[m, 0] = first[m]
@@ -47,7 +47,7 @@ def _interleave(first, second, third, fourth, count, out):
         out[m, 3] = fourth[m]
 
 
-@kernel
+@inner
 def _pack(scores, lengths, members, size, w):
     """Writes the scores of a group; the words beyond a sentence hang from word 1, and word 1 of an empty one from 0."""
     shortest = size
@@ -67,13 +67,13 @@ def _pack(scores, lengths, members, size, w):
             row[0, lane] = row[h, lane] = -np.inf
 
 
-@kernel
+@inner
 def exchanged(word, last):
     """The word in the place of `word` once word 1 and `last` have changed places."""
     return last if word == 1 else 1 if word == last else word
 
 
-@kernel
+@inner
 def exchange(x, size, k, lane):
     """Makes word 1 and word k change places."""
     for i in range(size + 1):
@@ -82,7 +82,7 @@ def exchange(x, size, k, lane):
         x[i, 1, lane], x[i, k, lane] = x[i, k, lane], x[i, 1, lane]
 
 
-@kernel
+@inner
 def _normalize(w, size, scale):
     """Turns scores into weights whose columns sum to one; scale is what that takes from the log-partition.
 
@@ -110,13 +110,13 @@ def _normalize(w, size, scale):
         _scale(rows[h, :width], sums)
 
 
-@kernel
+@inner
 def clear(vector):
     for lane in range(LANES):
         vector[lane] = 0.0
 
 
-@kernel
+@inner
 def _divide(x, k, column, ones, single_root, z, stuck):
     """Writes d_k and p[:, k] from the column of weights."""
     n = x.shape[1]
@@ -131,7 +131,7 @@ def _divide(x, k, column, ones, single_root, z, stuck):
     divide(x, k, n, column, 0, 1, d, 0, k)
 
 
-@kernel
+@inner
 def eliminate(work, size, single_root):
     """Z, and the first word whose pivot was zero (0: none).
 
@@ -166,7 +166,7 @@ def eliminate(work, size, single_root):
         top = low - 1
 
 
-@kernel
+@inner
 def _slopes(x, k, column, row, ones, single_root, a):
     """Writes a[:, k] and a[k, :] from what they gathered."""
     n = x.shape[1]
@@ -182,7 +182,7 @@ def _slopes(x, k, column, row, ones, single_root, a):
     clear(rest)
 
 
-@kernel
+@inner
 def adjoint(work, size, single_root):
     """Writes a = ∂ log Z/∂w, from the elimination; `WORDS` words at a time again."""
     x, a, columns, rows = work.x, work.a, work.columns, work.rows
@@ -210,7 +210,7 @@ def adjoint(work, size, single_root):
             _slopes(x, k, column, row, work.ones, single_root, a)
 
 
-@kernel
+@inner
 def copy(x, size, out):
     """Writes the first size + 1 rows."""
     n = x.shape[1]
@@ -236,7 +236,7 @@ Workspace = namedtuple(
 )
 
 
-@kernel
+@inner
 def workspace(size):
     """Room for a group of sentences of less than `size` words.
 
@@ -261,14 +261,14 @@ def workspace(size):
     )
 
 
-@kernel
+@inner
 def group(first, hi, members):
     """The instances from `first` on that fill the lanes; the last one again where there are none left."""
     for lane in range(LANES):
         members[lane] = min(first + lane, hi - 1)
 
 
-@kernel
+@inner
 def factorize(scores, lengths, single_root, members, work):
     """Weights and elimination of a group of instances; returns the longest length.
 

@@ -1,6 +1,6 @@
 """Dependency trees as lists of heads: to and from arc matrices, and the test of what a tree is."""
 
-from pullback.kernels.tools import kernel
+from pullback.kernels.tools import inner, kernel
 
 
 @kernel
@@ -13,7 +13,7 @@ def write_arcs(heads, lengths, arcs, lo, hi):
     return -1
 
 
-@kernel
+@inner
 def read_heads(arcs, n, heads):
     """The head of every word of an arc matrix; False unless each word 1 … n has one arc and nothing else is set."""
     size = arcs.shape[0]
@@ -29,7 +29,7 @@ def read_heads(arcs, n, heads):
     return True
 
 
-@kernel
+@inner
 def is_tree(heads, n, single_root, projective):
     """Whether heads[1 … n] lead every word to the root, under one root arc and without crossing if so asked. O(n²)."""
     roots = 0

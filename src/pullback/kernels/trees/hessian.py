@@ -13,7 +13,7 @@ of `elimination` are taken along g as well.
 
 import numpy as np
 
-from pullback.kernels.tools import fmax, kernel
+from pullback.kernels.tools import fmax, inner, kernel
 from pullback.kernels.trees import logarithmic
 from pullback.kernels.trees.elimination import clear, copy, exchanged, factorize, workspace
 from pullback.kernels.trees.lanes import COLUMNS, LANES, ROWS, dual_products, move, multiply
@@ -21,14 +21,14 @@ from pullback.kernels.trees.lanes import COLUMNS, LANES, ROWS, dual_products, mo
 _MODERATE = 256.0  # the error of the closed form is about the largest slope times the rounding error
 
 
-@kernel
+@inner
 def _largest(row, largest):
     for m in range(row.shape[0]):
         largest = fmax(row[m], largest)
     return largest
 
 
-@kernel
+@inner
 def _are_moderate(slopes, n):
     largest = slopes[0, 0]  # +∞ where the slopes are not known
     for h in range(n + 1):
@@ -36,7 +36,7 @@ def _are_moderate(slopes, n):
     return largest <= _MODERATE
 
 
-@kernel
+@inner
 def _derivative(w, g, minus_dw, total):
     """A row of −dw = −w g, and dw added to `total`; where there is no weight, g may be anything."""
     for m in range(w.shape[0]):
@@ -45,13 +45,13 @@ def _derivative(w, g, minus_dw, total):
         total[m] += x
 
 
-@kernel
+@inner
 def _difference(x, y, out):
     for m in range(x.shape[0]):
         out[m] = x[m] - y[m]
 
 
-@kernel
+@inner
 def _answer(w, g, slopes, dslopes, shift, out):
     """A row of d(w a)."""
     for m in range(w.shape[0]):
@@ -59,7 +59,7 @@ def _answer(w, g, slopes, dslopes, shift, out):
         out[m] = x if w[m] > 0.0 else 0.0
 
 
-@kernel
+@inner
 def closed_form(w, slopes, g, n, single_root, work, out):
     """Writes the derivative of the marginals w a of one instance along g; word m is row m − 1 of the matrices."""
     inverse, laplacian, product, diagonal, root = work[0], work[1], work[2], work[3, 0, :n], work[3, 1, :n]
@@ -91,7 +91,7 @@ def closed_form(w, slopes, g, n, single_root, work, out):
         _answer(w[h, 1 : n + 1], g[h, 1 : n + 1], slopes[h, 1 : n + 1], dslopes, diagonal, out[h, 1 : n + 1])
 
 
-@kernel
+@inner
 def dual_eliminate(x, dx, size, single_root, c, dc):
     """`eliminate` with derivatives; the pivots are known to be positive."""
     n = x.shape[1]
@@ -123,7 +123,7 @@ def dual_eliminate(x, dx, size, single_root, c, dc):
         move(dx, k * n, 1, dc, 0, 1, k)
 
 
-@kernel
+@inner
 def dual_adjoint(x, dx, size, single_root, a, da, c, dc):
     """`adjoint` with derivatives."""
     n = x.shape[1]
@@ -157,7 +157,7 @@ def dual_adjoint(x, dx, size, single_root, a, da, c, dc):
         clear(da[k, k])
 
 
-@kernel
+@inner
 def _pack_derivative(w, g, n, size, last, lane, dw):
     """Writes dw = w g into a lane."""
     for h in range(size + 1):
@@ -166,7 +166,7 @@ def _pack_derivative(w, g, n, size, last, lane, dw):
             dw[h, m, lane] = w[h, m, lane] * g[exchanged(h, last), exchanged(m, last)] if inside else 0.0
 
 
-@kernel
+@inner
 def _unpack_derivative(w, dw, a, da, n, last, lane, out):
     """Writes dw a + w da; whether it is finite."""
     total = 0.0
@@ -179,7 +179,7 @@ def _unpack_derivative(w, dw, a, da, n, last, lane, out):
     return np.isfinite(total)
 
 
-@kernel
+@inner
 def _sweep_group(scores, lengths, single_root, g, members, work, dual, out):
     """The derivatives of a group of instances by sweeps, or by logarithms; the first that has none, or -1."""
     w, x, a, z, last, c, dc = work.w, work.x, work.a, work.z, work.last, work.columns[0], work.rows[0]

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pullback.kernels.tools import emit_exp, kernel
+from pullback.kernels.tools import emit_exp, inner
 
 LANES = 4
 _TOGETHER = 2 if get_host_cpu_features().get("avx512f") else 1  # vectors in a register
@@ -223,7 +223,7 @@ add_scaled = _pass(lambda builder, out, x, y: _multiply_add(builder, out, x, y))
 divide = _pass(lambda builder, out, x, y: builder.fdiv(x, y))
 
 
-@kernel
+@inner
 def move(out, o, step_out, x, i, step_x, count):
     """out[o + t step_out] = x[i + t step_x] for t < count."""
     _move(out, o, step_out, x, i, step_x, x, i, count)
@@ -339,7 +339,7 @@ def _tile(typing, out, o, width, a, i, across, along, b, j, count):
     return types.void(out, n, n, a, n, n, n, b, n, n), emit
 
 
-@kernel
+@inner
 def multiply(a, transposed, b, n, out):
     """Writes the n × n product a b or aᵀ b; all have the same width, a multiple of COLUMNS, and ROWS rows to spare."""
     width = b.shape[1]

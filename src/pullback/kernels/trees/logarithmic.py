@@ -7,12 +7,12 @@ the derivative of the marginals costs one more pass of the same kind.  Four time
 
 import numpy as np
 
-from pullback.kernels.tools import kernel
+from pullback.kernels.tools import inner
 
 _NO_FLOW = 1e-290  # what a marginal is rounded to zero at, so that quotients by it stay finite
 
 
-@kernel
+@inner
 def _add(x, dx, y, dy):
     """log(eˣ + eʸ) and its derivative."""
     if x < y:
@@ -23,7 +23,7 @@ def _add(x, dx, y, dy):
     return x + np.log1p(share), (dx + share * dy) / (1.0 + share)
 
 
-@kernel
+@inner
 def eliminate(w, dw, n, single_root, d, dd):
     """Σ log d_k, and the word at which it got stuck (0: none); w, d as in `matrix_tree.eliminate`."""
     total = 0.0
@@ -44,7 +44,7 @@ def eliminate(w, dw, n, single_root, d, dd):
     return total, 0
 
 
-@kernel
+@inner
 def adjoint(w, dw, d, dd, n, single_root, a, da, flow, dflow):
     """a = log ∂(Σ log d)/∂ exp(w) with its derivative da, k = 1…n as in `matrix_tree.adjoint`."""
     a[0, 0] = -np.inf
@@ -77,7 +77,7 @@ def adjoint(w, dw, d, dd, n, single_root, a, da, flow, dflow):
                 da[h, k] = dflow[h] / flow[h] - dw[h, k]
 
 
-@kernel
+@inner
 def load(scores, direction, n, last, w, dw):
     """Writes scores and direction with word 1 and `last` in each other's place; −∞ on the diagonal and in column 0."""
     for h in range(n + 1):
@@ -89,12 +89,12 @@ def load(scores, direction, n, last, w, dw):
             dw[h, m] = direction[head, modifier] if w[h, m] > -np.inf else 0.0
 
 
-@kernel
+@inner
 def _exchanged(word, last):
     return last if word == 1 else 1 if word == last else word
 
 
-@kernel
+@inner
 def factorize(scores, direction, n, single_root, w, dw, d, dd):
     """The log-partition (−∞: no tree), and the word that had to change places with word 1 (1: none)."""
     last = np.int64(1)
@@ -106,14 +106,14 @@ def factorize(scores, direction, n, single_root, w, dw, d, dd):
         last = stuck
 
 
-@kernel
+@inner
 def log_partition(scores, n, single_root):
     """The log-partition of one instance; −∞ if it has no tree."""
     matrices, vectors = np.zeros((3, n + 1, n + 1)), np.empty((2, n + 1))
     return factorize(scores, matrices[0], n, single_root, matrices[1], matrices[2], vectors[0], vectors[1])[0]
 
 
-@kernel
+@inner
 def marginals_and_derivative(scores, direction, n, single_root, marginals, derivative):
     """Returns the log-partition of one instance; writes its marginals and their derivative along `direction`."""
     matrices, vectors = np.empty((4, n + 1, n + 1)), np.empty((4, n + 1))
@@ -133,14 +133,14 @@ def marginals_and_derivative(scores, direction, n, single_root, marginals, deriv
     return value
 
 
-@kernel
+@inner
 def log_partition_and_marginals(scores, n, single_root, marginals):
     """Returns the log-partition of one instance and writes its marginals."""
     nothing = np.zeros((n + 1, n + 1))
     return marginals_and_derivative(scores, nothing, n, single_root, marginals, nothing)
 
 
-@kernel
+@inner
 def hessian_product(scores, direction, n, single_root, derivative):
     """Writes the derivative of one instance's marginals; False if it has no tree."""
     marginals = np.empty((n + 1, n + 1))

@@ -29,7 +29,7 @@ filled up with words that have no other head than word 1, and change nothing.
 
 import numpy as np
 
-from pullback.kernels.tools import kernel
+from pullback.kernels.tools import inner, kernel
 from pullback.kernels.trees import logarithmic
 from pullback.kernels.trees.elimination import adjoint, exchange, factorize, group, workspace
 from pullback.kernels.trees.hessian import hessian_product, hessian_product_at
@@ -40,7 +40,7 @@ __all__ = ["hessian_product", "hessian_product_at", "linearize", "log_partition"
 _NOTHING = np.empty((0, 0, 0))
 
 
-@kernel
+@inner
 def _multiply(w, a, h, count, out, total):
     """Writes row h of w a, and adds it to `total`."""
     for i in range(count):
@@ -50,14 +50,14 @@ def _multiply(w, a, h, count, out, total):
         total[i] += x
 
 
-@kernel
+@inner
 def _unpack(x, n, lane, out):
     for h in range(n + 1):
         for m in range(n + 1):
             out[h, m] = x[h, m, lane]
 
 
-@kernel
+@inner
 def _in_logs(scores, n, single_root, marginals):
     """The log-partition of one instance by logarithms; writes its marginals."""
     answer = np.zeros((n + 1, n + 1))

@@ -17,13 +17,13 @@ number: O(n³) once, then about O(n²) for each sample.
 
 import numpy as np
 
-from pullback.kernels.tools import kernel, uniform
+from pullback.kernels.tools import inner, kernel, uniform
 from pullback.kernels.trees import logarithmic
 from pullback.kernels.trees.elimination import exchanged, factorize, group, workspace
 from pullback.kernels.trees.lanes import LANES
 
 
-@kernel
+@inner
 def _draw(terms, random):
     """An index with probability ∝ exp(terms)."""
     top = terms.max()
@@ -42,7 +42,7 @@ def _draw(terms, random):
     return chosen
 
 
-@kernel
+@inner
 def _first_stop(scores, logs, n, head, modifier, terms, random):
     """The word an arc between words up to max(head, modifier) goes through first; 0 if it is direct."""
     k = max(head, modifier)
@@ -53,7 +53,7 @@ def _first_stop(scores, logs, n, head, modifier, terms, random):
     return k + stop if stop > 0 else 0
 
 
-@kernel
+@inner
 def _outside(heads, through, k, outside):
     """Marks the words below k that reach the root by arcs that do not go through k."""
     outside[0] = 1
@@ -69,7 +69,7 @@ def _outside(heads, through, k, outside):
             node = heads[node] if through[node] != k else 0
 
 
-@kernel
+@inner
 def _head(heads, through, logs, k, single_root, outside, terms, random):
     """The head of word k among the words below it."""
     _outside(heads, through, k, outside)
@@ -83,7 +83,7 @@ def _head(heads, through, logs, k, single_root, outside, terms, random):
     return _draw(terms[:k], random)
 
 
-@kernel
+@inner
 def _expand(scores, logs, n, single_root, random, heads, through, outside, terms):
     """Writes a random tree; scores and logs of the elimination in the order of the elimination."""
     for k in range(1, n + 1):
@@ -96,7 +96,7 @@ def _expand(scores, logs, n, single_root, random, heads, through, outside, terms
         through[k] = _first_stop(scores, logs, n, head, k, terms, random)
 
 
-@kernel
+@inner
 def _read(w, x, n, lane, scores, logs):
     """Logarithms of a lane of the weights and their elimination."""
     for i in range(n + 1):
@@ -105,7 +105,7 @@ def _read(w, x, n, lane, scores, logs):
             logs[i, j] = np.log(x[i, j, lane])
 
 
-@kernel
+@inner
 def _eliminate_logs(source, n, single_root, scores, logs):
     """The same by logarithms; the word exchanged with word 1, or 0 if there is no tree."""
     nothing, unused, pivots = np.zeros((n + 1, n + 1)), np.empty((n + 1, n + 1)), np.empty((2, n + 1))

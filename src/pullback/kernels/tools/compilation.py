@@ -1,0 +1,119 @@
+"""The decorators of kernels: `kernel`, `inner` and `summing`.
+
+`kernel` marks what Python calls: it is compiled as a whole, with everything it calls, and kept on disk.  `inner` marks
+what only kernels call; `summing` is an inner function whose sums may be reordered, which is what SIMD needs.  None of
+them ever assumes that infinities or NaN are absent: a forbidden part is a score of −∞.
+
+Numba by itself optimizes and translates every function once per level of calls, each time with all its callees linked
+in, and throws most of it away.  Here a function that a kernel calls is only linked: it is optimized inside each kernel
+that uses it, once.  That halves the time of a first call, and no answer changes.  Called from Python, a test or a
+debugger, any of these functions is compiled as a whole at that moment.
+
+This leans on parts of Numba that are not its public interface.  With versions for which it was not tried, or with
+PULLBACK_PLAIN_NUMBA=1, plain `njit` does the same more slowly.
+"""
+
+import functools
+import os
+
+import numba
+from numba import njit
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, Flags
+from numba.core.registry import CPUDispatcher
+
+from pullback.kernels.tools.caching import keep_on_disk
+
+TRIED = ((0, 61), (0, 68))  # the first and the last version of Numba that links functions as we expect
+
+
+class _LinkedLibrary(JITCodeLibrary):
+    """The code of a function that only kernels call: never optimized nor translated by itself."""
+
+    def _optimize_final_module(self):
+        pass
+
+    def _finalize_final_module(self):
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _LinkedCompiler(Compiler):
+    """Compiles a function as far as its callers need: without native code, without wrappers for Python and C."""
+
+    def __init__(self, typingctx, targetctx, library, args, return_type, flags, locals):
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        super().__init__(typingctx, targetctx, library, args, return_type, flags, locals)
+
+    def compile_extra(self, func):
+        self.state.library = _LinkedLibrary(self.state.targetctx.codegen(), func.__qualname__)
+        return super().compile_extra(func)
+
+
+class _Whole(CPUDispatcher):
+    """A function compiled as a whole; the dispatcher that Python calls, `called`, learns where the code is."""
+
+    called = None
+
+    def add_overload(self, cres):
+        super().add_overload(cres)
+        self.called._insert([arg._code for arg in cres.signature.args], cres.entry_point, cres.objectmode)
+
+
+class _Function(CPUDispatcher):
+    """A function that is linked into the kernels that call it, and compiled as a whole when Python calls it."""
+
+    keep = False
+
+    def add_overload(self, cres):
+        code = object()  # what kernels find the function by; there is nothing that Python could call
+        self.targetctx.insert_user_function(code, cres.fndesc, [cres.library])
+        self.overloads[tuple(cres.signature.args)] = cres._replace(entry_point=code)
+
+    @functools.cached_property
+    def whole(self):
+        whole = _Whole(self.py_func, self.locals, self.targetoptions)
+        whole.called = self
+        if self.keep:
+            keep_on_disk(whole)
+        return whole
+
+    def _compile_for_args(self, *args, **kws):
+        """What Numba asks when Python calls with types it has not seen."""
+        return self.whole._compile_for_args(*args, **kws)
+
+
+def _as_expected():
+    """Whether this is a Numba that the classes above were written for."""
+    version = tuple(int(part) for part in numba.__version__.split(".")[:2])
+    parts = [
+        (JITCodeLibrary, ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")),
+        (Compiler, ("compile_extra",)),
+        (Flags, ("no_compile", "no_cpython_wrapper", "no_cfunc_wrapper")),
+        (CPUDispatcher, ("add_overload", "_insert", "_compile_for_args")),
+    ]
+    return TRIED[0] <= version <= TRIED[1] and all(hasattr(cls, name) for cls, names in parts for name in names)
+
+
+LINKS = _as_expected() and os.environ.get("PULLBACK_PLAIN_NUMBA", "0") == "0"
+
+
+def _decorator(keep, fastmath):
+    compiled = njit(nogil=True, error_model="numpy", fastmath=fastmath)
+
+    def decorate(function):
+        plain = compiled(function)
+        if not isinstance(plain, CPUDispatcher):  # NUMBA_DISABLE_JIT
+            return plain
+        if not LINKS:
+            return keep_on_disk(plain) if keep else plain
+        linked = _Function(function, plain.locals, plain.targetoptions, pipeline_class=_LinkedCompiler)
+        linked.keep = keep
+        return linked
+
+    return decorate
+
+
+kernel = _decorator(keep=True, fastmath={"contract"})
+inner = _decorator(keep=False, fastmath={"contract"})
+summing = _decorator(keep=False, fastmath={"reassoc", "contract", "nsz"})
