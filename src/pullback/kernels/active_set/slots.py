@@ -95,7 +95,7 @@ def _advantage(numbers, vertex, other):
 
 @inner
 def _introduce(scores, slots, active, count):
-    """Writes the inner products of vertex `count` with those before it and itself; its score relative to the first's."""
+    """Writes the inner products of vertex `count` with those up to itself; returns its score relative to the first's."""
     vertices, factor = active.vertices, active.factor
     for t in range(count + 1):
         factor[count, t] = _common(vertices[t, :slots], vertices[count, :slots])
@@ -187,7 +187,7 @@ def _subtract(slots, active, count, direction):
 
 @inner
 def _choices(active, slots, count, used):
-    """The dimensions of a face in which every slot is free to choose among its parts in the mixture, or none of them."""
+    """The dimensions of a face where every slot may choose any of its parts in the mixture, whatever others choose."""
     for i in range(slots):
         filled = True
         for t in range(count):
@@ -198,7 +198,7 @@ def _choices(active, slots, count, used):
 
 @inner
 def _leave_span(parts, slots, active, count, state):
-    """A random direction over the parts in use, without its projection onto the span: its largest number, at least 1."""
+    """Writes a random direction orthogonal to the span of the vertices; returns its largest number, at least 1."""
     direction = parts.direction
     for part in range(direction.shape[0]):
         direction[part] = 2.0 * uniform(state) - 1.0 if parts.scores[part] > -np.inf else 0.0

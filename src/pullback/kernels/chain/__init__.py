@@ -1,7 +1,18 @@
 """Linear chains: sequences of tags, scored by their pairs of neighbors."""
 
 from pullback.kernels.chain.k_best import topk
+from pullback.kernels.chain.mixtures import mixture, mixture_backward
 from pullback.kernels.chain.samples import sample
 from pullback.kernels.chain.sums import hessian_product, log_partition, partition
+from pullback.kernels.chain.viterbi import argmax
 
-__all__ = ["hessian_product", "log_partition", "partition", "sample", "topk"]
+__all__ = [
+    "argmax",
+    "hessian_product",
+    "log_partition",
+    "mixture",
+    "mixture_backward",
+    "partition",
+    "sample",
+    "topk",
+]
