@@ -1,14 +1,25 @@
 """The k best sequences of tags: Viterbi's recurrence over sorted lists, in O(n t² k).
 
-Each cell (i, b) holds the k best values of the sequences that have tag b at position i.  It merges the lists of the cells
-(i − 1, a), each raised by the score of the pair (a, b).  Every sequence is in one list of each position, so all are
-different, however many tie.
+Each cell (i, b) holds the k best values of the sequences that have tag b at position i.  It merges the lists of the
+cells (i − 1, a), each raised by the score of the pair (a, b).  Every sequence stands in one list of each position, so
+all are different, however many tie.
 """
 
 import numpy as np
 
-from pullback.kernels.chain.parts import is_fit
+from pullback.kernels.chain.sweeps import pairs
 from pullback.kernels.tools import inner, kernel
+
+
+@inner
+def _is_fit(scores, n):
+    """Whether no score in use is NaN or +∞."""
+    fit = True
+    for i in range(n):
+        row = pairs(scores, i)
+        for j in range(row.shape[0]):
+            fit &= row[j] < np.inf
+    return fit
 
 
 @inner
@@ -64,10 +75,10 @@ def _write(n, origin, place, vertex):
 
 @kernel
 def topk(scores, lengths, k, vertices, size, lo, hi):
-    """The k best sequences of each instance, best first, all different: vertices[b, rank, i, a, b], zeros and ones.
+    """The k best sequences of each instance, best first, all different: vertices[b, rank], zeros and ones like scores[b].
 
-    scores, lengths and the answer as in `sums.partition`; k ≥ 1.  size[b] says how many there are, fewer than k only if
-    there are no more; vertices are zero beyond.  An empty chain has one sequence.
+    scores, lengths and the answer as in `sums`; k ≥ 1.  size[b] says how many there are, fewer than k only if there are
+    no more; vertices are zero beyond.  An empty chain has one sequence, all zeros.
     """
     n, t = scores.shape[1:3]
     values, sizes = np.empty((2, t, k)), np.empty((2, t), np.int64)
@@ -75,7 +86,7 @@ def topk(scores, lengths, k, vertices, size, lo, hi):
     extra, reached = np.empty(t), np.empty(t, np.int64)
     for b in range(lo, hi):
         vertices[b] = 0.0
-        if not 0 <= lengths[b] <= n or not is_fit(scores[b], lengths[b]):
+        if not 0 <= lengths[b] <= n or not _is_fit(scores[b], lengths[b]):
             return b
         size[b] = 1
         if lengths[b] > 0:

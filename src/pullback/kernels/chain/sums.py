@@ -1,26 +1,26 @@
 """Distributions over sequences of tags: log-partition, marginals and their derivative.
 
-p(sequence) ∝ exp of the sum of its scores.  Scores are (batch, n, t, t): scores[·, i, a, b] belongs to tag a at position
-i − 1 and tag b at position i; of position 0 only row 0 is read.  Instance b uses its first lengths[b] positions.  Every
-kernel here returns the first instance whose length is not in 0 … n, that has a NaN or +∞ among the scores in use, or no
-sequence above −∞; else −1.
+p(sequence) ∝ exp of the sum of its scores.  Scores are (batch, n, t, t): scores[·, i, a, b] belongs to tag a at
+position i − 1 and tag b at position i; of position 0 only row 0 is read.  lengths (batch,) say how many positions are in
+use.  Every kernel returns the first instance whose length is not in 0 … n, that has a NaN or +∞ among the scores in
+use, or no sequence above −∞; else −1.
 """
 
 import numpy as np
 
-from pullback.kernels.chain.forward_backward import log_partition_of, marginals_of, workspace
-from pullback.kernels.chain.parts import pairs, total
+from pullback.kernels.chain.sweeps import backward, forward, pairs
 from pullback.kernels.tools import inner, kernel, summing
 
 
 @kernel
 def log_partition(scores, lengths, value, lo, hi):
     """log Σ exp(score) over the sequences of each instance; one number each, 0 for an empty chain.  O(n t²)."""
-    work = workspace(scores.shape[1], scores.shape[2])
+    n, t = scores.shape[1:3]
+    share, total = np.empty((n, t, t)), np.empty((n, t))
     for b in range(lo, hi):
-        if not 0 <= lengths[b] <= scores.shape[1]:
+        if not 0 <= lengths[b] <= n:
             return b
-        result, _ = log_partition_of(scores[b], lengths[b], work)
+        result = backward(scores[b], lengths[b], share, total)
         if not result > -np.inf:
             return b
         value[b] = result
@@ -30,14 +30,16 @@ def log_partition(scores, lengths, value, lo, hi):
 @kernel
 def partition(scores, lengths, value, marginals, lo, hi):
     """The log-partition and its gradient, the probability of each pair of tags, shaped like scores.  O(n t²)."""
-    work = workspace(scores.shape[1], scores.shape[2])
+    n, t = scores.shape[1:3]
+    share, total, mass = np.empty((n, t, t)), np.empty((n, t)), np.empty((n, t))
     for b in range(lo, hi):
-        if not 0 <= lengths[b] <= scores.shape[1]:
+        if not 0 <= lengths[b] <= n:
             return b
-        result = marginals_of(scores[b], lengths[b], work, marginals[b])
+        result = backward(scores[b], lengths[b], share, total)
         if not result > -np.inf:
             return b
         value[b] = result
+        forward(lengths[b], share, total, mass, marginals[b])
     return -1
 
 
@@ -53,22 +55,19 @@ def _times(joint, direction, pulled):
 
 
 @inner
-def _add_columns(joint, pulled, before, moved, mass):
-    """moved[b] = Σ_a joint[a, b] before[a] + pulled[a, b] and mass[b] = Σ_a joint[a, b], two rows at a time."""
+def _add_columns(joint, pulled, before, moved):
+    """moved[b] = Σ_a joint[a, b] before[a] + pulled[a, b], two rows at a time."""
     t = before.shape[0]
     moved[:] = 0.0
-    mass[:] = 0.0
     for a in range(0, t - 1, 2):
         p, q = before[a], before[a + 1]
         first, second, pulled_first, pulled_second = joint[a], joint[a + 1], pulled[a], pulled[a + 1]
         for b in range(moved.shape[0]):
             moved[b] += (p * first[b] + pulled_first[b]) + (q * second[b] + pulled_second[b])
-            mass[b] += first[b] + second[b]
     if t % 2:
         p, first, pulled_first = before[t - 1], joint[t - 1], pulled[t - 1]
         for b in range(moved.shape[0]):
             moved[b] += p * first[b] + pulled_first[b]
-            mass[b] += first[b]
 
 
 @summing
@@ -100,8 +99,8 @@ def _conditional(moved, mass, mean, result):
 
 
 @inner
-def _covariance_product(marginals, direction, n, pulled, before, mass, product):
-    """Cov(z) · direction of one chain, from its marginals alone.
+def _covariance_product(marginals, mass, direction, n, pulled, before, product):
+    """Cov(z) · direction of one chain, from its marginals of pairs and of tags; pulled and before are workspace.
 
     They say everything: given its tag at one position, the past and the future of a random sequence are independent.
     So Cov(z[i, a, b], ⟨g, z⟩) = p[i, a, b] · (the mean of ⟨g, z⟩ given the pair (a, b), less the mean of all), and the
@@ -113,8 +112,8 @@ def _covariance_product(marginals, direction, n, pulled, before, mass, product):
     for i in range(n):
         earlier = before[i - 1] if i > 0 else start
         _times(pairs(marginals, i), pairs(direction, i), pairs(pulled, i))
-        _add_columns(marginals[i], pulled[i], earlier, moved, mass[i])
-        mean[i] = total(moved)
+        _add_columns(marginals[i], pulled[i], earlier, moved)
+        mean[i] = moved.sum()
         _conditional(moved, mass[i], mean[i], before[i])
     for i in range(n - 1, -1, -1):
         earlier = before[i - 1] if i > 0 else start
@@ -132,14 +131,16 @@ def hessian_product(scores, lengths, direction, product, lo, hi):
     marginals.
     """
     n, t = scores.shape[1:3]
-    work, marginals = workspace(n, t), np.empty((n, t, t))
-    pulled, before, mass, _ = work  # what the sweeps leave behind is not needed
+    share, marginals = np.empty((n, t, t)), np.empty((n, t, t))
+    total, mass = np.empty((n, t)), np.empty((n, t))
+    pulled, before = share, total  # the marginals say all that is needed of the sweeps
     for b in range(lo, hi):
         if not 0 <= lengths[b] <= n:
             return b
-        if not marginals_of(scores[b], lengths[b], work, marginals) > -np.inf:
+        if not backward(scores[b], lengths[b], share, total) > -np.inf:
             return b
+        forward(lengths[b], share, total, mass, marginals)
         product[b, lengths[b] :] = 0.0
         product[b, :1, 1:] = 0.0
-        _covariance_product(marginals, direction[b], lengths[b], pulled, before, mass, product[b])
+        _covariance_product(marginals, mass, direction[b], lengths[b], pulled, before, product[b])
     return -1
