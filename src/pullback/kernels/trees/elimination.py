@@ -24,6 +24,7 @@ from pullback.kernels.trees.lanes import (
 )
 
 _LOWEST = -np.finfo(np.float64).max
+_SMALLEST = 1e-291  # what a product of pivots has to stay above: `matrix_tree` says why
 
 
 @kernel
@@ -125,7 +126,7 @@ def _divide(x, k, column, ones, single_root, z, stuck):
     first = 1 if single_root and k > 1 else 0
     add_dot(d, 0, column, first, 1, ones, 0, 0, k - first)
     for lane in range(LANES):
-        z[lane] *= d[lane]
+        z[lane] = z[lane] * d[lane] if z[lane] > _SMALLEST else 0.0  # with one root, d_1 could lift it again
         if d[lane] == 0.0 and stuck[lane] == 0:
             stuck[lane] = k
     divide(x, k, n, column, 0, 1, d, 0, k)
@@ -164,6 +165,15 @@ def eliminate(work, size, single_root):
             _divide(x, k, column, work.ones, single_root, z, stuck)
             move(x, k * n, 1, row, 0, 1, k)
         top = low - 1
+
+
+@kernel
+def smallest_pivot(x, size, lane):
+    """The smallest d_k of the elimination."""
+    smallest = np.inf
+    for k in range(1, size + 1):
+        smallest = min(smallest, x[k, k, lane])
+    return smallest
 
 
 @kernel
@@ -294,6 +304,6 @@ def factorize(scores, lengths, single_root, members, work):
     for lane in range(LANES):
         if np.isnan(scale[lane]):
             z[lane] = np.nan
-        elif not lengths[members[lane]] ** 3 * 1e-291 < z[lane] < 2.0:
+        elif not lengths[members[lane]] ** 3 * _SMALLEST < z[lane] < 2.0:
             z[lane] = 0.0
     return size
