@@ -1,5 +1,6 @@
 """Every dependency tree over n words, by trying all head assignments."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -61,3 +62,17 @@ def distribution(scores, projective, single_root):
     values = np.where(matrices > 0, safe, 0.0).sum((1, 2))
     weights = np.exp(values - max(values.max(), np.finfo(float).min))
     return trees, matrices, values, weights / max(weights.sum(), 1.0)
+
+
+@functools.cache
+def all_arcs(n, single_root):
+    """The arc matrices of all trees over n words as the rows of one matrix, (trees, (n+1)²)."""
+    return np.array([arcs(heads).ravel() for heads in enumerate_trees(n, False, single_root)])
+
+
+def distributions(scores, single_root):
+    """Arc matrices as the rows of one matrix, scores and probabilities of all trees, for a batch of finite scores."""
+    matrices = all_arcs(scores.shape[1] - 1, single_root)
+    values = scores.reshape(len(scores), -1).astype(np.float64) @ matrices.T
+    weights = np.exp(values - values.max(1, keepdims=True))
+    return matrices, values, weights / weights.sum(1, keepdims=True)

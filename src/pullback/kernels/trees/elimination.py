@@ -24,6 +24,7 @@ from pullback.kernels.trees.lanes import (
 )
 
 _LOWEST = -np.finfo(np.float64).max
+_SMALLEST = 1e-291  # what a product of pivots has to stay above: `matrix_tree` says why
 
 
 @inner
@@ -125,7 +126,7 @@ def _divide(x, k, column, ones, single_root, z, stuck):
     first = 1 if single_root and k > 1 else 0
     add_dot(d, 0, column, first, 1, ones, 0, 0, k - first)
     for lane in range(LANES):
-        z[lane] *= d[lane]
+        z[lane] = z[lane] * d[lane] if z[lane] > _SMALLEST else 0.0  # with one root, d_1 could lift it again
         if d[lane] == 0.0 and stuck[lane] == 0:
             stuck[lane] = k
     divide(x, k, n, column, 0, 1, d, 0, k)
@@ -166,7 +167,20 @@ def eliminate(work, size, single_root):
         top = low - 1
 
 
+<<<<<<< HEAD
 @inner
+=======
+@kernel
+def smallest_pivot(x, size, lane):
+    """The smallest d_k of the elimination."""
+    smallest = np.inf
+    for k in range(1, size + 1):
+        smallest = min(smallest, x[k, k, lane])
+    return smallest
+
+
+@kernel
+>>>>>>> singleroot
 def _slopes(x, k, column, row, ones, single_root, a):
     """Writes a[:, k] and a[k, :] from what they gathered."""
     n = x.shape[1]
@@ -294,6 +308,6 @@ def factorize(scores, lengths, single_root, members, work):
     for lane in range(LANES):
         if np.isnan(scale[lane]):
             z[lane] = np.nan
-        elif not lengths[members[lane]] ** 3 * 1e-291 < z[lane] < 2.0:
+        elif not lengths[members[lane]] ** 3 * _SMALLEST < z[lane] < 2.0:
             z[lane] = 0.0
     return size

@@ -9,6 +9,11 @@ entries of L⁻¹, and the other way round, with C = (L⁻¹)ᵀ,
 Along dw = w g the derivative of C is −C dLᵀ C, two products of matrices, and d(w a) = dw a + w da is the answer.  The
 differences are harmless while no slope is large.  Large slopes come with scores that favor cycles; then the sweeps
 of `elimination` are taken along g as well.
+
+A slope a[h, k] is a difference divided by the pivot d_k, so its error is about ε/d_k, of either sign, though no true
+slope is negative.  Some slope is at least 1/d_k, so that moderate slopes are accurate ones — unless there is one root
+and k is sure to hang from it: then d_k, which leaves the root out, may be tiny beside moderate slopes that are nothing
+but errors.  The sweeps are right even then, since their errors stay with the weights that make up for them.
 """
 
 import numpy as np
@@ -19,21 +24,23 @@ from pullback.kernels.trees.elimination import clear, copy, exchanged, factorize
 from pullback.kernels.trees.lanes import COLUMNS, LANES, ROWS, dual_products, move, multiply
 
 _MODERATE = 256.0  # the error of the closed form is about the largest slope times the rounding error
+_KNOWN = 2.0**26  # how large 1/d may be: slopes have an error of ε/d, and its square has to be a rounding error ε
 
 
 @inner
 def _largest(row, largest):
     for m in range(row.shape[0]):
-        largest = fmax(row[m], largest)
+        largest = fmax(abs(row[m]), largest)
     return largest
 
 
 @inner
 def _are_moderate(slopes, n):
-    largest = slopes[0, 0]  # +∞ where the slopes are not known
+    """Whether no slope is large, and none that is small is so by chance."""
+    largest = 0.0
     for h in range(n + 1):
         largest = _largest(slopes[h, 1 : n + 1], largest)
-    return largest <= _MODERATE
+    return largest <= _MODERATE and slopes[0, 0] <= _KNOWN
 
 
 @inner

@@ -19,8 +19,10 @@ so r is k itself or was eliminated before it; and since the pivots before were p
 from k.  So k reaches all words, and exchanging it with word 1 makes every pivot but d_1 positive.  A pivot of zero
 after that, or without `single_root`, means that there is no tree.
 
-**Range.**  Weights below 1e-307 are rounded to zero, and so is any term of the sums.  Column sums stay at most one
-through the elimination, so each rounding takes at most 1e-307 from Z: as long as Z is above n³ 1e-291 nothing is lost.
+**Range.**  Weights below 1e-307 are rounded to zero, and so is any term of the sums.  As columns sum to at most one, Z
+has a slope of at most one in every number of the elimination, so each rounding takes at most 1e-307 from Z: as long as
+Z is above n³ 1e-291 nothing is lost.  With one root the root's own row is not bounded by one but by 1 / Π d_k, the
+product of the pivots so far; that product has to stay above 1e-291 too, even if d_1 is large and lifts it again.
 Otherwise the instance is done again on logarithms (`logarithmic`).
 
 **Layout.**  `LANES` instances go through the sweeps together, the last axis of every array; shorter sentences are
@@ -31,7 +33,7 @@ import numpy as np
 
 from pullback.kernels.tools import inner, kernel
 from pullback.kernels.trees import logarithmic
-from pullback.kernels.trees.elimination import adjoint, exchange, factorize, group, workspace
+from pullback.kernels.trees.elimination import adjoint, exchange, factorize, group, smallest_pivot, workspace
 from pullback.kernels.trees.hessian import hessian_product, hessian_product_at
 from pullback.kernels.trees.lanes import LANES, separate
 
@@ -97,7 +99,8 @@ def linearize(scores, lengths, single_root, value, marginals, weights, slopes, l
     """`log_partition_and_marginals`, also leaving what `hessian_product_at` needs.
 
     weights, slopes (batch, N, N), float64: the factors of the marginals, written for the words of each sentence and
-    the root.  Nothing is left if they are empty.
+    the root; slopes[b, 0, 0] is the largest 1/d_k, +∞ where the slopes are out of range.  Nothing is left if they are
+    empty.
     """
     work = workspace(scores.shape[1])
     w, a, z, scale, last = work.w, work.a, work.z, work.scale, work.last
@@ -131,7 +134,7 @@ def linearize(scores, lengths, single_root, value, marginals, weights, slopes, l
             if slopes.size > 0:
                 _unpack(w, lengths[b], lane, weights[b])
                 _unpack(a, lengths[b], lane, slopes[b])
-                slopes[b, 0, 0] = 0.0 if linear else np.inf
+                slopes[b, 0, 0] = 1.0 / smallest_pivot(work.x, size, lane) if linear else np.inf
             if z[lane] >= 0.0 and not linear:
                 value[b] = _in_logs(scores[b], lengths[b], single_root, marginals[b])
             if not value[b] > -np.inf:
