@@ -167,10 +167,7 @@ def eliminate(work, size, single_root):
         top = low - 1
 
 
-<<<<<<< HEAD
 @inner
-=======
-@kernel
 def smallest_pivot(x, size, lane):
     """The smallest d_k of the elimination."""
     smallest = np.inf
@@ -179,8 +176,7 @@ def smallest_pivot(x, size, lane):
     return smallest
 
 
-@kernel
->>>>>>> singleroot
+@inner
 def _slopes(x, k, column, row, ones, single_root, a):
     """Writes a[:, k] and a[k, :] from what they gathered."""
     n = x.shape[1]
