@@ -157,6 +157,15 @@ def bare(case: Case) -> Case:
     return replace(case, name=f"inherited: {case.name}", structure=kind(case.structure))
 
 
+def is_alike_for_all(case: Case) -> bool:
+    """Whether no example of the batch differs from the others in length, mask or budget."""
+    inner = case.structure
+    while hasattr(inner, "whole") or isinstance(inner, pb.Independent):
+        inner = getattr(inner, "whole", None) or inner.structure
+    facts = [getattr(inner, name, None) for name in ("lengths", "mask", "k", "low", "structures")]
+    return len(case.batch) == 1 and not any(isinstance(fact, (torch.Tensor, tuple)) for fact in facts)
+
+
 BARE = [bare(case) for case in WHOLE]
 STRUCTURES = WHOLE + BARE
 LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]

@@ -28,7 +28,7 @@ def test_the_log_partition_function_is_exact_where_the_exponential_is_small():
 
 
 def test_there_are_two_to_the_n_vertices():
-    every = pb.Binary().enumerate((6,))
+    every = pb.Binary().enumerate((6,)).vertices
     assert len(every) == len(every.unique(dim=0)) == 64
 
 

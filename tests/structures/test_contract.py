@@ -8,7 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 import pullback as pb
-from families import K_BEST, LOG_LINEAR, STRUCTURES, TREES, WHOLE, Case, bare
+from families import K_BEST, LOG_LINEAR, STRUCTURES, TREES, WHOLE, Case, bare, is_alike_for_all
 
 every_structure = pytest.mark.parametrize("case", STRUCTURES, ids=repr)
 every_log_linear = pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
@@ -296,15 +296,6 @@ def test_extreme_and_equal_scores_survive(case, scale):
     for dtype in (torch.float64, torch.float32):
         for name, value in values_and_gradients(case.structure, scores.to(dtype)).items():
             assert value.isfinite().all(), name
-
-
-def is_alike_for_all(case):
-    """Whether no example of the batch differs from the others in length, mask or budget."""
-    inner = case.structure
-    while hasattr(inner, "whole") or isinstance(inner, pb.Independent):
-        inner = getattr(inner, "whole", None) or inner.structure
-    facts = [getattr(inner, name, None) for name in ("lengths", "mask", "k", "low", "structures")]
-    return len(case.batch) == 1 and not any(isinstance(fact, (torch.Tensor, tuple)) for fact in facts)
 
 
 ALIKE = [case for case in STRUCTURES if is_alike_for_all(case)]

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
-from pullback.structures import _tree_projections
+from pullback.operators import tree_sparsemap
 
 KINDS = pytest.mark.parametrize(
     ("projective", "single_root"),
@@ -62,26 +62,26 @@ def test_the_probabilities_of_a_long_sentence_have_the_slope_of_the_point(projec
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_warm_start_saves_rounds_and_leads_to_the_same_point(projective, single_root, dtype):
     trees, scores = sentences(projective, single_root, scale=0.1, dtype=dtype)
-    cold = trees.project(scores)
+    cold = trees.solve(scores)
     nearby = scores + 1e-4 * torch.randn(scores.shape, generator=torch.Generator().manual_seed(2)).to(dtype)
-    warm, fresh = trees.project(nearby, start=cold.vertices), trees.project(nearby)
+    warm, fresh = trees.solve(nearby, start=cold.mixture.vertices), trees.solve(nearby)
     assert warm.converged.all() and warm.iterations.sum() < 0.5 * fresh.iterations.sum()
-    point = torch.einsum("bm,bmij->bij", warm.probabilities, warm.vertices)
-    assert_close(point, trees.sparsemap(nearby), atol=1e-8 if dtype == torch.float64 else 1e-6, rtol=0)
+    assert_close(warm.mixture.mean(), trees.sparsemap(nearby), atol=1e-8 if dtype == torch.float64 else 1e-6, rtol=0)
 
 
 def test_a_start_may_hold_anything():
-    """Trees that are forbidden or repeated, other trees' heads, padding: whatever is of no use is passed over."""
+    """Trees that are forbidden or repeated, other trees' heads, padding: whatever is not a tree is ignored."""
     trees, scores = sentences(True, False, scale=0.1)
-    found = trees.project(scores)
+    found = trees.solve(scores)
     start = torch.cat(
-        [found.vertices, found.vertices, pb.DependencyTree(LENGTHS).argmax(-scores.abs()).unsqueeze(1)], 1
+        [found.mixture.vertices, found.mixture.vertices, pb.DependencyTree(LENGTHS).argmax(-scores.abs()).unsqueeze(1)],
+        1,
     )
     start[2] = torch.randint(2, start[2].shape, generator=torch.Generator().manual_seed(3))
-    assert_close(torch.stack([p.sum() for p in trees.project(scores, start).probabilities]), torch.ones(4).double())
-    assert (trees.project(scores, start).iterations[[0, 1, 3]] == 1).all()
+    assert_close(trees.solve(scores, start).mixture.probabilities.sum(-1), torch.ones(4).double())
+    assert (trees.solve(scores, start).iterations[[0, 1, 3]] == 1).all()
     with pytest.raises(ValueError, match=r"start has shape \(4, 21, 21\); expected .*\(4, 21, 21, 21\)"):
-        trees.project(scores, start=scores)
+        trees.solve(scores, start=scores)
 
 
 WORDS = torch.tensor([12, 12, 12, 7, 12, 0])
@@ -100,7 +100,7 @@ def test_peaked_examples_go_by_trees_and_flat_ones_by_cuts_to_the_same_points(si
     weights = torch.randn(6, 13, 13, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
     def both():
-        point, _, _, count = _tree_projections.project(scores, WORDS, single_root)
+        point, _, _, count = tree_sparsemap.project(scores, WORDS, single_root)
         (gradient,) = torch.autograd.grad((point * weights).sum(), scores)
         return count, point, gradient
 
@@ -108,7 +108,7 @@ def test_peaked_examples_go_by_trees_and_flat_ones_by_cuts_to_the_same_points(si
     assert count[0] > 0 and count[3] > 0 and count[1] == count[4] == 0
     assert_close(trees.sparsemap(scores), expected[0])
     for name, value in {"_FEW_RIVALS": 0, "_FEW_TREES": 1}.items():
-        monkeypatch.setattr(_tree_projections, name, value)
+        monkeypatch.setattr(tree_sparsemap, name, value)
         count, *found = both()
         assert (count <= value).all()  # all by cuts, or all whose trees were more than expected
         for given, wanted in zip(found, expected):

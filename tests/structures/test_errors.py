@@ -58,7 +58,9 @@ def test_counts_that_no_subset_has():
         pb.Subset(4).argmax(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="expected 0 ≤ low ≤ high"):
         pb.Subset.between(3, 2)
-    with pytest.raises(ValueError, match=r"example \[1\] has 1 item\(s\) to choose from; expected at least 2"):
+    with pytest.raises(
+        ValueError, match=r"example \[1\] has 1 item\(s\) to choose from .*expected at least 2.*at_most"
+    ):
         pb.Subset(2, lengths=torch.tensor([3, 1])).sparsemap(torch.zeros(2, 3))
     with pytest.raises(ValueError, match=r"k has shape \(3,\); expected the batch shape \(2,\)"):
         pb.Subset(torch.tensor([1, 1, 1])).argmax(torch.zeros(2, 3))
@@ -67,9 +69,9 @@ def test_counts_that_no_subset_has():
 
 
 def test_trees_that_cannot_be():
-    with pytest.raises(ValueError, match=r"scores have shape \(8, 5, 6\); expected \(\.\.\., n \+ 1, n \+ 1\)"):
+    with pytest.raises(ValueError, match=r"parts of shape \(5, 6\); expected \(\.\.\., n \+ 1, n \+ 1\)"):
         TREE.argmax(torch.zeros(8, 5, 6))
-    with pytest.raises(ValueError, match=r"lengths\[1\] is out of range; expected between 0 and 2"):
+    with pytest.raises(ValueError, match=r"lengths of example \[1\] is 3; expected 0 to 2.*\(n \+ 1, n \+ 1\).*node 0"):
         pb.DependencyTree(torch.tensor([2, 3])).argmax(torch.zeros(2, 3, 3))
     with pytest.raises(ValueError, match="k is 0"):
         TREE.topk(torch.zeros(3, 3), 0)
@@ -84,7 +86,7 @@ def test_trees_that_cannot_be():
 
 
 def test_one_instance_without_a_batch_is_named_as_such():
-    with pytest.raises(ValueError, match="the instance"):
+    with pytest.raises(ValueError, match=r"the instance .*within its length and mask"):
         CATEGORICAL.sparsemap(torch.full((3,), -torch.inf))
 
 
@@ -95,7 +97,7 @@ def test_an_alpha_below_one():
 
 def test_refusals_survive_compilation():
     trees = pb.DependencyTree(lengths=torch.tensor([7, 1]))
-    with pytest.raises(ValueError, match=r"lengths\[0\] is out of range"):
+    with pytest.raises(ValueError, match=r"lengths of example \[0\] is 7"):
         torch.compile(trees.argmax, fullgraph=True, backend="aot_eager")(torch.randn(2, 4, 4))
     for structure in (CATEGORICAL, BINARY, SUBSET, TREE):
         torch.compiler.reset()
@@ -141,7 +143,7 @@ def test_a_shift_that_changes_nothing_changes_nothing():
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"z has shape \(3, 1\)"):
         CATEGORICAL.log_prob(torch.randn(3, 4), torch.ones(3, 1))
-    with pytest.raises(ValueError, match=r"vertices have shape \(2, 4, 9\)"):
+    with pytest.raises(ValueError, match=r"parts of shape \(4, 9\)"):
         TREE.contains(torch.zeros(2, 4, 9))
     with pytest.raises(ValueError, match="expected at most 7 words"):
         TREE.enumerate((9, 9))

@@ -12,10 +12,12 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import pullback as pb
-from families import LOG_LINEAR, STRUCTURES
-from pullback.structures import _bridge
+from families import LOG_LINEAR, STRUCTURES, is_alike_for_all
+from pullback.operators import _threads
+from pullback.operators._kernel_operator import EXAMPLES
+from pullback.operators._register import complete_registration
 
-COMPILED = [case for case in STRUCTURES if not isinstance(case.structure, pb.Oracle)]
+COMPILED = STRUCTURES
 every_structure = pytest.mark.parametrize("case", COMPILED, ids=repr)
 
 
@@ -37,11 +39,8 @@ def test_a_compiled_model_gives_the_eager_result(case):
         assert_close(compiled_scores.grad, eager_scores.grad)
 
 
-@every_structure
+@pytest.mark.parametrize("case", [case for case in COMPILED if is_alike_for_all(case)], ids=repr)
 def test_vmap_over_the_batch_gives_the_batched_result(case):
-    facts = [getattr(case.structure, name, None) for name in ("lengths", "mask", "low", "high")]
-    if not case.batch or any(isinstance(fact, torch.Tensor) and fact.dim() > 0 for fact in facts):
-        return  # facts of the batch are not mapped over
     for name in operations(case):
         operation = getattr(case.structure, name)
         assert_close(torch.func.vmap(operation)(case.scores()), operation(case.scores()))
@@ -134,7 +133,7 @@ def test_a_forked_child_works_after_its_parent_has(two_threads):
     expected = work()
     child = os.fork()
     if child == 0:  # compared by NumPy: torch's own threads do not survive a fork
-        os._exit(0 if _bridge._threads is None and (work().numpy() == expected.numpy()).all() else 1)
+        os._exit(0 if _threads._threads is None and (work().numpy() == expected.numpy()).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -199,73 +198,16 @@ def test_a_derivative_of_too_high_an_order_is_refused():
         second.sum().backward()
 
 
-def rows(*shape, grad=True):
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_(grad)
-
-
-ONE, TWO = torch.tensor([1, 1]), torch.tensor([2, 2])
-WORDS = torch.tensor([3, 2])
-POINT = rows(2, 4, grad=False).softmax(-1)
-NO_TREES = torch.empty(2, 0, 4, dtype=torch.int16)
-BY_CUTS, BY_TREES = (
-    torch.ops.pullback.tree_project(rows(2, 4, 4, grad=False), WORDS, False),
-    torch.ops.pullback.tree_mixture(rows(2, 4, 4, grad=False), WORDS, NO_TREES, True, False, 1e-12),
-)
-OPERATORS = {
-    "check": (torch.ones(3, dtype=torch.bool), "message"),
-    "sparsemax": (rows(2, 4),),
-    "sparsemax_backward": (POINT, rows(2, 4)),
-    "entmax15": (rows(2, 4),),
-    "entmax15_backward": (POINT, rows(2, 4)),
-    "entmax": (rows(2, 4), torch.tensor([1.2, 1.7], dtype=torch.float64, requires_grad=True)),
-    "entmax_backward": (POINT, torch.tensor([1.2, 1.7], dtype=torch.float64), rows(2, 4, grad=False)),
-    "subset_argmax": (rows(2, 4, grad=False), ONE, TWO),
-    "subset_project": (rows(2, 4), ONE, TWO),
-    "subset_project_backward": (rows(2, 4, grad=False), ONE, TWO, POINT, rows(2, 4)),
-    "subset_partition_and_marginals": (rows(2, 4), ONE, TWO),
-    "subset_hessian_product": (rows(2, 4, grad=False), ONE, TWO, rows(2, 4, grad=False)),
-    "subset_sample": (rows(2, 4, grad=False), ONE, TWO, torch.rand(2, 3, 4, dtype=torch.float64)),
-    "tree_argmax": (rows(2, 4, 4, grad=False), WORDS, False, True),
-    "tree_arcs": (rows(2, grad=False), torch.tensor([[0, 2, 0, 2], [0, 0, 1, 0]], dtype=torch.int16), WORDS),
-    "tree_sample": (rows(2, 4, 4, grad=False), WORDS, torch.tensor([5, 6]), 3, True, False),
-    "tree_topk": (rows(2, 4, 4, grad=False), WORDS, 3, False, False),
-    "tree_heads": (pb.DependencyTree(WORDS).argmax(rows(2, 4, 4)), WORDS, False, False),
-    "tree_log_partition": (rows(2, 4, 4, grad=False), WORDS, False, False),
-    "tree_partition_and_marginals": (rows(2, 4, 4), WORDS, True, False, False),
-    "tree_hessian_product": (
-        rows(2, 4, 4, grad=False),
-        WORDS,
-        torch.empty(2, 0, dtype=torch.float64),
-        torch.empty(2, 0, dtype=torch.float64),
-        rows(2, 4, 4, grad=False),
-        False,
-        True,
-    ),
-    "tree_project": (rows(2, 4, 4), WORDS, True),
-    "tree_project_backward": (rows(2, 4, 4), rows(2, 4, 4, grad=False), WORDS, *BY_CUTS, False),
-    "tree_mixture": (rows(2, 4, 4), WORDS, NO_TREES, False, True, 1e-12),
-    "tree_mixture_backward": (
-        rows(2, 4, 4, grad=False),
-        WORDS,
-        BY_TREES[1],
-        BY_TREES[3],
-        rows(2, 4, 4),
-        True,
-        False,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_operators_are_registered_as_pytorch_wants_them(name):
-    torch.library.opcheck(getattr(torch.ops.pullback, name).default, OPERATORS[name])
+    complete_registration()
+    torch.library.opcheck(getattr(torch.ops.pullback, name).default, EXAMPLES[name]())
 
 
-def test_no_operator_is_left_out():
+def test_every_operator_has_an_example():
     names = {
         name.split("::")[1].split(".")[0]
         for name in torch._C._dispatch_get_all_op_names()
         if name.startswith("pullback::")
     }
-    assert names == set(OPERATORS)
+    assert names == set(EXAMPLES)

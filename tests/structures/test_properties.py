@@ -77,7 +77,7 @@ def tree_scores(draw):
 @given(tree_scores(), st.booleans(), st.booleans())
 def test_trees_agree_with_enumeration_under_ties_extremes_and_masks(scores, projective, single_root):
     trees = pb.DependencyTree(projective=projective, single_root=single_root)
-    every = trees.enumerate(scores.shape).double()
+    every = trees.enumerate(scores.shape).vertices.double()
     values = torch.where(every == 0, 0, every * scores).sum((-1, -2))
     size = max(1.0, float(scores.where(scores.isfinite(), 0).abs().max()))
     assert_close(trees.inner(scores, trees.argmax(scores)), values.max(), rtol=1e-12, atol=1e-12 * size)

@@ -202,7 +202,6 @@ def projection_operator(
         work=lambda *arrays: 0.5 * work(*arrays),
         save=keep_again,
         backward=differentiate_again,
-        **options,
     )
     return operator
 

@@ -313,7 +313,8 @@ class _Search:
             raise ValueError(
                 f"the argmax of {name_example(index, self.batch_shape)} scores {-self.gap[index]:.1e} less than a "
                 "mixture of vertices it was given or has answered before (a negative gap): either it does not "
-                "maximize, or `start` holds something that is not a vertex."
+                "maximize, or `start` holds something that is not a vertex.  An argmax that is only nearly the best "
+                "needs a larger tolerance."
             )
 
     def span_faces(self) -> None:

@@ -14,7 +14,7 @@ from pullback.operators._convergence import warn_of_gap
 from pullback.operators._kernel_operator import projection_operator
 from pullback.operators._threads import Kernel
 from pullback.operators.mixture import GAP_OF_DERIVATIVE, GAP_OF_POINT, MAX_ITERATIONS, mixture
-from pullback.operators.trees import SCORES, Array, refusal
+from pullback.operators.trees import OPTIONS, SCORES, Array
 
 _FEW_RIVALS, _FEW_PER_WORD = 20, 0.8  # arcs that compete with the best into their words; about as many trees mix
 _FEW_TREES = 32
@@ -104,7 +104,7 @@ project = projection_operator(
     _project,
     jacobian=_project_backward,
     work=lambda scores, *_: 80.0 * scores.shape[-1] ** 2,
-    refusal=refusal,
+    **OPTIONS,
 )
 """The nearest mixture of non-projective trees, and its face.
 
@@ -149,6 +149,6 @@ project_projective = projection_operator(
     jacobian=_differentiate_projective,
     keeps="scores lengths single_root parts size",
     work=lambda scores, *_: 20.0 * scores.shape[-1] ** 3,
-    refusal=refusal,
+    **OPTIONS,
 )
 """The nearest mixture of projective trees, and the trees that span its face."""

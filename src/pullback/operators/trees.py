@@ -41,6 +41,12 @@ def refusal(example: str, scores: Array, lengths: Any, *_: Any) -> str:
     return f"DependencyTree: {example} has no tree: its mask or its arcs at -inf leave a word out of the root's reach."
 
 
+OPTIONS: dict[str, Any] = {
+    "refusal": refusal,
+    "out_of_range": "  DependencyTree takes scores (n + 1, n + 1) for n words: node 0 is the root.",
+}
+
+
 def _cubic(scores: Array, *_: Any) -> float:
     return float(scores.shape[-1] ** 3)
 
@@ -97,39 +103,39 @@ def _operators(name: str, room: Any, argmax_work: Callable[..., float]) -> TreeO
             f"{name}_argmax({SCORES}bool single_root) -> arcs[n, n]",
             _argmax(room.argmax),
             work=argmax_work,
-            refusal=refusal,
+            **OPTIONS,
         ),
         sample=kernel_operator(
             f"{name}_sample({SCORES}seeds[], int count, bool single_root) -> arcs[count, n, n]",
             _sample(room.sample),
             work=lambda scores, lengths, seeds, count, *_: _cubic(scores) + 3 * count * _quadratic(scores),
-            refusal=refusal,
+            **OPTIONS,
         ),
         topk=kernel_operator(
             f"{name}_topk({SCORES}int k, bool single_root) -> arcs[k, n, n], size[]: int64",
             _topk(room.topk),
             work=lambda scores, lengths, k, *_: k * _cubic(scores),
-            refusal=refusal,
+            **OPTIONS,
         ),
         log_partition=kernel_operator(
             f"{name}_log_partition({SCORES}bool single_root) -> value[]",
             room.log_partition,
             work=_cubic,
-            refusal=refusal,
+            **OPTIONS,
         ),
         partition=partition_operator(
             f"{name}_partition({SCORES}bool single_root) -> value[], marginals[n, n]",
             room.log_partition_and_marginals,
             hessian=room.hessian_product,
             work=lambda scores, *_: 2 * _cubic(scores),
-            refusal=refusal,
+            **OPTIONS,
         ),
         mixture=mixture_operator(
             f"{name}_mixture({SCORES}bool single_root",
             room.mixture,
             parts="n, n",
             work=lambda scores, *_: 20 * _cubic(scores),
-            refusal=refusal,
+            **OPTIONS,
         ),
     )
 
@@ -144,7 +150,7 @@ linearized_partition = partition_operator(
     hessian=kernels.trees.hessian_product_at,
     keeps="scores lengths single_root weights slopes",
     work=lambda scores, *_: 2 * _cubic(scores),
-    refusal=refusal,
+    **OPTIONS,
 )
 """The partition of non-projective trees with what makes the derivative of the marginals cheap."""
 
@@ -157,6 +163,8 @@ def _heads(arcs: Array, lengths: Array, projective: bool, single_root: bool, hea
 
 
 heads = kernel_operator(
-    "tree_heads(arcs[n, n], lengths[] <= n - 1, bool projective, bool single_root) -> heads[n]: int16", _heads
+    "tree_heads(arcs[n, n], lengths[] <= n - 1, bool projective, bool single_root) -> heads[n]: int16",
+    _heads,
+    **OPTIONS,
 )
 """Arc matrices as heads (*batch, n), the root's being 0; −1 throughout where the matrix is not a tree."""
