@@ -1,5 +1,6 @@
 """The interface of a regularizer."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -10,7 +11,10 @@ from pullback.structures._structure import LogLinear, MissingCapability, Structu
 
 
 class Regularizer(ABC):
-    """A convex function Ω on the polytope, which turns scores into a prediction and a label into a loss."""
+    """A convex function Ω on the polytope, which turns scores into a prediction and a label into a loss.
+
+    One that has parameters of its own, such as `Tsallis`, is a `torch.nn.Module` as well.
+    """
 
     @abstractmethod
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
@@ -24,10 +28,6 @@ class Regularizer(ABC):
     def value(self, structure: Structure, point: Tensor) -> Tensor:
         """Ω(point), one number per example, for any point of conv 𝒵."""
 
-    @abstractmethod
-    def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
-        """Scores θ with predict(θ) = point, where a mirror step starts; `scores` are such scores if they are known."""
-
     def conjugate(self, structure: Structure, scores: Tensor) -> Tensor:
         """Ω*(s) = max ⟨s, μ⟩ − Ω(μ), one number per example; its gradient is `predict`."""
         scores = structure.restrict(scores)
@@ -36,6 +36,29 @@ class Regularizer(ABC):
         value = structure.inner(scores, best).detach() - penalty.detach()
         envelope: Tensor = _Envelope.apply(scores, best, value)  # type: ignore[no-untyped-call]
         return envelope - (penalty - penalty.detach())
+
+
+class MirrorMap(Regularizer):
+    """A strictly convex regularizer, over which `Mirror` can step: its prediction can be turned back into scores."""
+
+    @abstractmethod
+    def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
+        """Scores θ with predict(θ) = point, where a mirror step starts; `scores` are such scores if they are known."""
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two regularizers predict the same: one object, or two of one type whose fields are the same.
+
+    A tensor is the same as itself alone, whatever it holds: it may change.
+    """
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if not dataclasses.is_dataclass(one):
+        return one == other
+    pairs = ((getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(one))
+    return all(a is b or (not isinstance(a, Tensor) and not isinstance(b, Tensor) and a == b) for a, b in pairs)
 
 
 class _Envelope(torch.autograd.Function):

@@ -4,13 +4,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pullback.regularizers._regularizer import Regularizer, log_linear
+from pullback.regularizers._regularizer import MirrorMap, log_linear
 from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True)
-class Entropy(Regularizer):
-    """Ω(μ) = −max H(p) over distributions p with mean μ: marginals (softmax when flat), and the CRF loss."""
+class Entropy(MirrorMap):
+    """Ω(μ) = −max H(p) over distributions p with mean μ: marginals (softmax when flat), and the CRF loss.
+
+    The gradient of Ω at a point μ = marginals(s) is s.  At a part that is exactly 0 its limit is −∞; there, as wherever
+    a part is not in use, the gradient is 0.
+    """
 
     def require(self, structure: Structure) -> None:
         log_linear(structure, "Entropy")
