@@ -1,12 +1,12 @@
 """Train through a discrete structure: forward, an argmax; backward, the label that the downstream loss asks for."""
 
-from pullback.descents._descent import Descent, Pullback
+from pullback.descents._descent import Descent, Downstream, Iterate, Pullback
 from pullback.descents.exhaustive import Exhaustive
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.unconstrained import Unconstrained
 from pullback.estimators._estimator import Counted, Estimator
-from pullback.estimators.catalog import CATALOG, get_estimator
+from pullback.estimators.catalog import CATALOG, Cost, Entry, Enumerable, get_estimator
 from pullback.estimators.expectation import (
     MinimumRisk,
     SparseMarginalization,
@@ -33,7 +33,7 @@ from pullback.estimators.score_function import (
 )
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
 from pullback.estimators.surrogate import Surrogate
-from pullback.regularizers._regularizer import Regularizer
+from pullback.regularizers._regularizer import MirrorMap, Regularizer
 from pullback.regularizers.entropy import Entropy
 from pullback.regularizers.fenchel_young import FenchelYoungLoss
 from pullback.regularizers.squared_norm import SquaredNorm
@@ -56,18 +56,24 @@ __all__ = [
     "Categorical",
     "ConvergenceError",
     "ConvergenceWarning",
+    "Cost",
     "Counted",
     "DependencyTree",
     "Descent",
+    "Downstream",
     "Entropy",
+    "Entry",
+    "Enumerable",
     "Estimator",
     "Exhaustive",
     "FenchelYoungLoss",
+    "Iterate",
     "LatentStructureModel",
     "LeaveOneOut",
     "LogLinear",
     "MinimumRisk",
     "Mirror",
+    "MirrorMap",
     "MissingCapability",
     "NoBaseline",
     "Oracle",

@@ -95,7 +95,10 @@ def follow(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
     if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and point.requires_grad):
         return evaluate(structure, downstream, point.clone())
     latent, ticket = _Followed.apply(point, structure.batch_shape(point))  # type: ignore[no-untyped-call]
-    return redeem(ticket, evaluate(structure, downstream, latent))
+    losses = evaluate(structure, downstream, latent)
+    if not losses.requires_grad:
+        raise ValueError(NO_GRADIENT)
+    return redeem(ticket, losses)
 
 
 def redeem(ticket: Tensor, losses: Tensor) -> Tensor:
@@ -104,8 +107,6 @@ def redeem(ticket: Tensor, losses: Tensor) -> Tensor:
     That function hands a point to the decoder and a ticket to us.  Its backward runs when both have come back, so there
     it is known whether a gradient has reached the point, and what weight the user gave to each loss.
     """
-    if not losses.requires_grad:
-        raise ValueError(NO_GRADIENT)
     return losses + ticket.to(losses.dtype)
 
 

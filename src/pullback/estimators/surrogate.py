@@ -1,6 +1,7 @@
 """The surrogate gradient: prediction − target."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,8 +15,8 @@ from pullback.structures._structure import Structure
 
 _TWICE = (
     "The gradient of a surrogate loss was differentiated once more, as by create_graph=True and a second backward: its "
-    "label is pulled back by steps that have no derivative.  For second derivatives use a method that is differentiable "
-    "itself: structured_attention, sparsemap, entmax or minimum_risk."
+    "label is pulled back by steps that have no derivative.  For second derivatives use a method that has them: "
+    "structured_attention, sparsemap, entmax or minimum_risk."
 )
 
 Start = Regularizer | Tensor | float
@@ -57,10 +58,11 @@ class Surrogate(Estimator):
         call = _Call(self, structure, downstream, replay)
         latent, ticket = _Pull.apply(scores, point, call)  # type: ignore[no-untyped-call]
         losses = evaluate(structure, downstream, latent)
-        call.losses = losses.detach()
-        if self._starts_forward:
-            return redeem(ticket, losses)
-        return losses + ticket.to(losses.dtype)
+        if replay is not None:
+            call.losses = losses.detach()
+        if self._starts_forward and not losses.requires_grad:
+            raise ValueError(NO_GRADIENT)
+        return redeem(ticket, losses)
 
     def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
         if not self._is_one_gradient:
@@ -81,14 +83,13 @@ class Surrogate(Estimator):
         return pulled if pulled is None or self._starts_forward else 1 + pulled
 
     def _point(self, structure: Structure, scores: Tensor) -> Tensor:
-        with torch.no_grad():
-            return self.forward.predict(structure, scores.detach())
+        return self.forward.predict(structure, scores.detach()).detach()
 
     @property
     def _origin(self) -> Start:
         return self.prediction if self.start is None else self.start
 
-    @property
+    @cached_property
     def _starts_forward(self) -> bool:
         """Whether the gradient that the main pass sends to the decoder's point is the one the descent begins with."""
         return same(self._origin, self.forward) and self.descent.uses_gradient_at_start
@@ -178,10 +179,12 @@ class _Label:
 
     def _without_broken(self, gradient: Tensor) -> Tensor:
         """`gradient`, zero for examples where it is not finite; these are remembered."""
-        event = tuple(range(-self.structure.event_dims, 0))
-        finite = torch.linalg.vector_norm(gradient, torch.inf, event) < torch.inf  # false where there is a NaN
-        if bool(finite.all()):
+        if gradient.numel() == 0:
             return gradient
+        least, most = torch.aminmax(gradient)  # both NaN if there is one
+        if least.item() > -torch.inf and most.item() < torch.inf:
+            return gradient
+        finite = gradient.isfinite().flatten(-self.structure.event_dims).all(-1)
         self.broken = ~finite if self.broken is None else self.broken | ~finite
         return gradient.masked_fill(self.structure.widen(~finite), 0)
 
@@ -207,13 +210,12 @@ class _Pull(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor | None, weight: Tensor | None) -> tuple[Tensor | None, None, None]:
         if gradient is None and weight is None:
             return None, None, None
-        call: _Call = ctx.call
         scores, point = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            return _learned(ctx.call, scores, point, gradient, weight), None, None
         with torch.no_grad():
-            answer = _learned(call, scores, point, gradient, weight)
-        if torch.is_grad_enabled():  # somebody may differentiate the answer
-            answer = _Once.apply(answer, scores, gradient, weight)  # type: ignore[no-untyped-call]
-        return answer, None, None
+            answer = _learned(ctx.call, scores, point, gradient, weight)
+        return _Once.apply(answer, scores, gradient, weight), None, None  # type: ignore[no-untyped-call]
 
 
 def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None, weight: Tensor | None) -> Tensor:
@@ -226,13 +228,12 @@ def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None
         raise ValueError(NO_GRADIENT)
     if weight is None:
         raise RuntimeError("The latent point was differentiated, but not through the losses that `loss` returned.")
-    ignored = weight == 0
-    some = bool(ignored.any())
+    weight = call.structure.widen(weight if gradient is None else weight.to(gradient.dtype))
+    all_count = bool(weight.all())
     if gradient is not None:
-        weight = weight.to(gradient.dtype)
-        gradient = gradient / call.structure.widen(torch.where(ignored, 1, weight) if some else weight)
-    answer = _Label(call, scores, point, gradient).gradient() * call.structure.widen(weight)
-    return answer.masked_fill(call.structure.widen(ignored), 0) if some else answer  # also where the loss is NaN
+        gradient = gradient / (weight if all_count else weight.masked_fill(weight == 0, 1))
+    answer = _Label(call, scores, point, gradient).gradient() * weight
+    return answer if all_count else answer.masked_fill(weight == 0, 0)  # where it is 0, the loss may be NaN
 
 
 class _Once(torch.autograd.Function):

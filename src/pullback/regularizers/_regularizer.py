@@ -1,11 +1,10 @@
 """The interface of a regularizer."""
 
-import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pullback.structures._structure import LogLinear, MissingCapability, Structure
 
@@ -55,10 +54,13 @@ def same(one: object, other: object) -> bool:
         return True
     if type(one) is not type(other):
         return False
-    if not dataclasses.is_dataclass(one):
+    if isinstance(one, nn.Module):
         return one == other
-    pairs = ((getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(one))
-    return all(a is b or (not isinstance(a, Tensor) and not isinstance(b, Tensor) and a == b) for a, b in pairs)
+    mine, theirs = vars(one), vars(other)
+    return mine.keys() == theirs.keys() and all(
+        a is theirs[name] or (not (isinstance(a, Tensor) or isinstance(theirs[name], Tensor)) and a == theirs[name])
+        for name, a in mine.items()
+    )
 
 
 class _Envelope(torch.autograd.Function):

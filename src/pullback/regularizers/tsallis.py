@@ -50,14 +50,14 @@ class Tsallis(MirrorMap, nn.Module):
         return alpha if alpha.dim() == 0 else alpha.unsqueeze(-1)
 
     def extra_repr(self) -> str:
-        return f"{self.alpha:g}" if isinstance(self.alpha, (int, float)) else f"alpha of shape {tuple(self.alpha.shape)}"
+        return f"shape {tuple(self.alpha.shape)}" if isinstance(self.alpha, Tensor) else f"{self.alpha:g}"
 
     def __eq__(self, other: object) -> bool:
         """Of the same number, or of the same tensor: two tensors may change apart."""
         if not isinstance(other, Tsallis):
             return NotImplemented
         numbers = not (isinstance(self.alpha, Tensor) or isinstance(other.alpha, Tensor))
-        return self.alpha is other.alpha or (numbers and self.alpha == other.alpha)
+        return self.alpha is other.alpha or (numbers and bool(self.alpha == other.alpha))
 
     def __hash__(self) -> int:
         return hash(Tsallis)
