@@ -102,7 +102,7 @@ CATALOG: dict[str, Entry] = {
     "sparse_marginalization": Entry(
         sparse_marginalization,
         "sparse expectation",
-        "∇ Σ p(z) L(z), z in the support of μ",
+        "∇ Σ p(z) L(z), z in support(s)",
         (),
         Cost(0, "support"),
         False,

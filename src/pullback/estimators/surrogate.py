@@ -16,7 +16,7 @@ from pullback.structures._structure import Structure
 _TWICE = (
     "The gradient of a surrogate loss was differentiated once more, as by create_graph=True and a second backward: its "
     "label is pulled back by steps that have no derivative.  For second derivatives use a method that has them: "
-    "structured_attention, sparsemap, entmax or minimum_risk."
+    "sparsemap, minimum_risk, or structured_attention on a Categorical."
 )
 
 Start = Regularizer | Tensor | float
