@@ -21,7 +21,8 @@ def _catalog() -> str:
     rows.append("|---|---|---|---|---|---|")
     for name, entry in pullback.CATALOG.items():
         handed = "yes" if entry.callable else ""
-        rows.append(f"| `{name}` | {entry.kind} | {entry.formula} | {entry.needs} | {entry.evaluations} | {handed} |")
+        cells = (f"`{name}`", entry.kind, entry.formula, entry.needs_in_words, str(entry.evaluations), handed)
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

@@ -50,7 +50,7 @@ class Case:
 
 
 @dataclass(frozen=True, eq=False)
-class ArgmaxOnly(pb.Structure):
+class ArgmaxOnly(pb.Enumerable):
     """A structure of which only the argmax and the list of vertices are known: the rest is inherited."""
 
     whole: pb.Structure

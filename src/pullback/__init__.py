@@ -1,12 +1,12 @@
 """Train through a discrete structure: forward, an argmax; backward, the label that the downstream loss asks for."""
 
-from pullback.descents._descent import Descent, Pullback
+from pullback.descents._descent import Descent, Downstream, Iterate, Pullback
 from pullback.descents.exhaustive import Exhaustive
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.unconstrained import Unconstrained
 from pullback.estimators._estimator import Counted, Estimator
-from pullback.estimators.catalog import CATALOG, get_estimator
+from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
 from pullback.estimators.expectation import (
     MinimumRisk,
     SparseMarginalization,
@@ -34,14 +34,14 @@ from pullback.estimators.score_function import (
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
 from pullback.estimators.surrogate import Surrogate
 from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
-from pullback.regularizers._regularizer import Regularizer
+from pullback.regularizers._regularizer import MirrorMap, Regularizer
 from pullback.regularizers.entropy import Entropy
 from pullback.regularizers.fenchel_young import FenchelYoungLoss
 from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.tsallis import Tsallis
 from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._results import Enumeration, Mixture, Solution, TopK
-from pullback.structures._structure import KBest, LogLinear, MissingCapability, Simplex, Structure
+from pullback.structures._structure import Enumerable, KBest, LogLinear, MissingCapability, Simplex, Structure
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
@@ -62,21 +62,27 @@ __all__ = [
     "Chain",
     "ConvergenceError",
     "ConvergenceWarning",
+    "Cost",
     "Counted",
     "DependencyTree",
     "Descent",
+    "Downstream",
     "Entropy",
+    "Entry",
+    "Enumerable",
     "Enumeration",
     "Estimator",
     "Exhaustive",
     "FenchelYoungLoss",
     "Independent",
+    "Iterate",
     "KBest",
     "LatentStructureModel",
     "LeaveOneOut",
     "LogLinear",
     "MinimumRisk",
     "Mirror",
+    "MirrorMap",
     "MissingCapability",
     "Mixture",
     "NoBaseline",

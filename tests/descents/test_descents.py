@@ -7,8 +7,8 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
-from families import DESCENTS, FLAT
-from pullback.descents._descent import Iterate
+from families import DESCENTS, STRUCTURES
+from pullback import Iterate
 
 
 class Quadratic:
@@ -34,8 +34,16 @@ class Constant(Quadratic):
         return self.loss_at(point), torch.zeros_like(point)
 
 
-every_descent = pytest.mark.parametrize("descent", DESCENTS, ids=repr)
-every_case = pytest.mark.parametrize("case", FLAT, ids=repr)
+CASES = {case.name: case for case in STRUCTURES}
+CHOICE = CASES["Categorical"]
+every_descent = pytest.mark.parametrize(
+    "descent", DESCENTS, ids=["unconstrained", "projected", "exponentiated", "mirror over the squared norm"]
+)
+every_case = pytest.mark.parametrize("case", STRUCTURES, ids=repr)
+
+
+def downstream_of(case, kind=None):
+    return (kind or Quadratic)(case.scores().shape, len(case.event))
 
 
 def start_for(descent, case):
@@ -48,7 +56,7 @@ def start_for(descent, case):
 @every_case
 def test_without_a_gradient_the_target_is_the_start(descent, case):
     start = start_for(descent, case)
-    target = descent.target(case.structure, start, Constant(case.scores().shape))
+    target = descent.target(case.structure, start, downstream_of(case, Constant))
     assert_close(target, start.point, atol=1e-9, rtol=0)
 
 
@@ -56,7 +64,7 @@ def test_without_a_gradient_the_target_is_the_start(descent, case):
 @every_case
 def test_small_steps_go_down_a_smooth_loss(descent, case):
     start = start_for(descent, case)
-    downstream = Quadratic(case.scores().shape)
+    downstream = downstream_of(case)
     target = dataclasses.replace(descent, step_size=0.02, steps=3).target(case.structure, start, downstream)
     assert (downstream.loss_at(target) <= downstream.loss_at(start.point) + 1e-12).all()
 
@@ -66,7 +74,7 @@ def test_small_steps_go_down_a_smooth_loss(descent, case):
 def test_backtracking_never_ends_above_the_start(descent, case):
     start = start_for(descent, case)
     for size in (0.1, 5.0, 1e3):
-        downstream = Quadratic(case.scores().shape)
+        downstream = downstream_of(case)
         careful = dataclasses.replace(descent, step_size=size, steps=3, backtrack=True)
         target = careful.target(case.structure, start, downstream)
         assert (downstream.loss_at(target) <= downstream.loss_at(start.point)).all()
@@ -81,8 +89,8 @@ def test_backtracking_keeps_its_word_from_outside_the_polytope():
 
 
 def test_a_reckless_step_does_rise_without_backtracking():
-    case = FLAT[0]
-    downstream = Quadratic(case.scores().shape)
+    case = CHOICE
+    downstream = downstream_of(case)
     start = Iterate(pb.Entropy().predict(case.structure, case.scores()))
     target = pb.Unconstrained(5.0).target(case.structure, start, downstream)
     assert (downstream.loss_at(target) > downstream.loss_at(start.point)).all()
@@ -90,9 +98,9 @@ def test_a_reckless_step_does_rise_without_backtracking():
 
 @every_descent
 def test_each_step_costs_one_evaluation(descent):
-    case = FLAT[0]
+    case = CHOICE
     for steps in (1, 3):
-        downstream = Quadratic(case.scores().shape)
+        downstream = downstream_of(case)
         dataclasses.replace(descent, steps=steps).target(case.structure, start_for(descent, case), downstream)
         assert downstream.calls == steps
 
@@ -136,13 +144,13 @@ def test_step_sizes_may_differ_by_step_and_by_example():
         assert_close(each[i], pb.Projected(size).target(structure, start, downstream)[i])
 
 
-def test_exhaustive_finds_the_vertex_with_the_lowest_loss():
-    for case in FLAT:
-        downstream = Quadratic(case.scores().shape)
-        target = pb.Exhaustive().target(case.structure, Iterate(case.structure.argmax(case.scores())), downstream)
-        every = torch.stack([downstream.loss_at(z) for z in case.vertices()]).masked_fill(~case.feasible(), torch.inf)
-        assert case.structure.contains(target).all()
-        assert_close(downstream.loss_at(target), every.amin(0))
+@every_case
+def test_exhaustive_finds_the_vertex_with_the_lowest_loss(case):
+    downstream = downstream_of(case)
+    target = pb.Exhaustive().target(case.structure, Iterate(case.structure.argmax(case.scores())), downstream)
+    every = torch.stack([downstream.loss_at(z) for z in case.vertices()]).masked_fill(~case.feasible(), torch.inf)
+    assert case.structure.contains(target).all()
+    assert_close(downstream.loss_at(target), every.amin(0))
 
 
 def test_exponentiated_gradient_cannot_start_at_a_vertex():
@@ -150,8 +158,26 @@ def test_exponentiated_gradient_cannot_start_at_a_vertex():
     mirror = pb.Mirror(0.3, regularizer=pb.Entropy())
     with pytest.raises(TypeError, match="strictly inside"):
         mirror.target(structure, Iterate(structure.argmax(scores), pb.Unregularized(), scores), Quadratic(scores.shape))
-    with pytest.raises(TypeError, match="strictly convex"):
-        pb.Mirror(0.3, regularizer=pb.Unregularized()).target(structure, Iterate(scores), Quadratic(scores.shape))
+
+
+def test_only_a_mirror_map_can_carry_a_mirror_descent():
+    assert not isinstance(pb.Unregularized(), pb.MirrorMap)
+    for given in (pb.Unregularized(), "entropy", None):
+        with pytest.raises(TypeError, match=r"Mirror: regularizer is .*; expected a strictly convex one, a MirrorMap"):
+            pb.Mirror(0.3, regularizer=given)
+
+
+@every_case
+def test_no_step_enters_a_part_that_may_not_be_used(case):
+    """Also where the loss would like it to: there the label stays zero, inside the polytope or not."""
+    scores = case.structure.restrict(case.scores())
+    forbidden = scores == -torch.inf
+    downstream = downstream_of(case)
+    downstream.goal = torch.ones_like(scores)
+    for descent in DESCENTS:
+        start = start_for(descent, case)
+        target = dataclasses.replace(descent, steps=2).target(case.structure, start, downstream)
+        assert target.isfinite().all() and (target[forbidden] == 0).all()
 
 
 @pytest.mark.parametrize("size", [-0.1, float("nan"), float("inf"), [0.1, -1.0], torch.tensor([0.1, -0.1])], ids=repr)

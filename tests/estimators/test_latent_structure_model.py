@@ -28,13 +28,31 @@ def data():
 
 
 @pytest.mark.parametrize("name", pb.CATALOG)
-def test_training_reaches_both_networks(name):
+def test_both_networks_get_the_gradients_of_the_estimator(name):
     model, (x, y) = model_of(pb.get_estimator(name)), data()
+    torch.manual_seed(3)
     losses = model.loss(x, y)
-    assert losses.shape == (5,)
-    losses.mean().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-    assert any(parameter.grad.abs().sum() > 0 for parameter in model.decoder.parameters())
+    found = torch.autograd.grad(losses.mean(), [*model.parameters()])
+    torch.manual_seed(3)
+    by_hand = model.estimator.loss(
+        pb.Categorical(),
+        x @ model.encoder.weight.T + model.encoder.bias,
+        lambda z: nn.functional.cross_entropy(model.decoder.layer(z, x), y, reduction="none"),
+    )
+    assert_close(losses, by_hand)
+    for gradient, expected in zip(found, torch.autograd.grad(by_hand.mean(), [*model.parameters()])):
+        assert_close(gradient, expected)
+
+
+def test_the_encoder_learns_the_pulled_back_label():
+    model, (x, y) = model_of(pb.spigot(0.7)), data()
+    model.loss(x, y).mean().backward()
+    scores = model.encoder(x)
+    z = pb.Categorical().argmax(scores).requires_grad_()
+    losses = nn.functional.cross_entropy(model.decoder.layer(z, x), y, reduction="none")
+    (gradient,) = torch.autograd.grad(losses.sum(), z)
+    target = pb.Categorical().sparsemap(z.detach() - 0.7 * gradient)
+    assert_close(model.encoder.weight.grad, (z.detach() - target).T @ x / 5)
 
 
 def test_outside_training_the_decoder_sees_the_argmax():

@@ -1,5 +1,7 @@
 """What every regularizer promises, for every structure that can serve it."""
 
+import re
+
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -158,10 +160,78 @@ def test_second_derivatives_of_a_conjugate_are_the_jacobian_of_its_prediction():
     assert_close(second, jacobian)
 
 
-def test_a_target_outside_the_polytope_has_no_entropy():
-    subsets, outside = pb.Subset(2), torch.tensor([[0.9, 0.9, 0.9]])
-    with pytest.raises(ValueError, match="outside the polytope"):
-        pb.FenchelYoungLoss(pb.Entropy())(subsets, torch.zeros(1, 3), outside)
+@pytest.mark.parametrize(("regularizer", "case"), PAIRS)
+def test_a_target_outside_the_polytope_is_refused_with_its_distance_by_every_regularizer(regularizer, case):
+    inside = case.structure.argmax(case.scores())
+    outside = inside.clone()
+    first = outside.reshape(-1, *case.event)[0].flatten()
+    used = case.structure.restrict(case.scores()).reshape(-1, *case.event)[0].flatten() > -torch.inf
+    first[used] = 0.5 + 0.5 * first[used]  # half the way to the corner of all ones
+    exact = case.structure.sparsemap(outside)
+    off = float((exact - outside).abs().reshape(-1, *case.event)[0].max())
+    loss = pb.FenchelYoungLoss(regularizer)
+    if off < 1e-4:  # the cube has that corner, and a single vertex no other point
+        assert loss(case.structure, case.scores(), outside).isfinite()
+    else:
+        example = re.escape(str([0] * len(case.batch)))
+        message = rf"target of example {example} lies outside the polytope, {off:.2g} away from it; expected at most"
+        with pytest.raises(ValueError, match=message):
+            loss(case.structure, case.scores(), outside)
+
+
+def test_a_target_within_rounding_of_the_polytope_counts_as_its_nearest_point():
+    scores = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    label = pb.Subset(2).marginals(scores + 1)
+    for regularizer in REGULARIZERS:
+        loss = pb.FenchelYoungLoss(regularizer)
+        moved = loss(pb.Subset(2), scores, label + 3e-5)
+        assert_close(moved, loss(pb.Subset(2), scores, label), atol=1e-6, rtol=0)
+
+
+def test_a_vertex_as_target_costs_no_projection():
+    class Watched(pb.Oracle):
+        def sparsemap(self, scores):
+            raise AssertionError("a projection was asked for")
+
+    scores, label = torch.randn(4, 5), torch.eye(5)[:4]
+    structure = Watched(SIMPLEX.argmax)
+    losses = pb.FenchelYoungLoss(pb.Unregularized(), "none")(structure, scores, label)
+    assert_close(losses, scores.amax(-1) - scores.diagonal())
+    with pytest.raises(AssertionError, match="a projection"):
+        pb.FenchelYoungLoss(pb.Unregularized())(structure, scores, label / 2 + 0.1)
+
+
+@pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("as_tensor", [False, True], ids=["a number", "a tensor"])
+def test_the_derivative_of_tsallis_is_finite_at_zero(alpha, as_tensor):
+    point = torch.tensor([[0.0, 0.3, 0.7], [1.0, 0.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    order = torch.tensor(alpha, dtype=torch.float64) if as_tensor else alpha
+    (gradient,) = torch.autograd.grad(pb.Tsallis(order).value(SIMPLEX, point).sum(), point)
+    assert_close(gradient, ((alpha * point ** (alpha - 1) - 1) / (alpha * (alpha - 1))).detach())
+
+
+def test_where_the_derivative_of_an_entropy_is_infinite_a_part_that_is_not_in_use_gets_zero():
+    point = torch.tensor([0.0, 0.3, 0.7], dtype=torch.float64, requires_grad=True)
+    for order in (1.0, torch.tensor(1.0, dtype=torch.float64)):
+        (gradient,) = torch.autograd.grad(pb.Tsallis(order).value(SIMPLEX, point), point)
+        assert gradient[0] == 0
+        assert_close(gradient[1:], point.detach()[1:].log() + 1)
+
+
+def test_orders_on_both_sides_of_the_formula_have_derivatives_together():
+    orders = torch.tensor([1.0, 1.5], dtype=torch.float64)
+    point = torch.tensor([[0.0, 1.0], [0.0, 1.0]], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(pb.Tsallis(orders).value(SIMPLEX, point).sum(), point)
+    assert_close(gradient, torch.tensor([[0.0, 1.0], [-4 / 3, 2 / 3]], dtype=torch.float64))
+
+
+def test_regularizers_are_equal_by_their_type_and_their_fields_and_tensors_by_identity():
+    orders = torch.tensor([1.2, 1.5])
+    assert pb.Tsallis(orders) == pb.Tsallis(orders)
+    assert pb.Tsallis(orders) != pb.Tsallis(orders.clone())
+    assert pb.Tsallis(1.5) == pb.Tsallis(1.5) != pb.Tsallis(2.0)
+    assert pb.Entropy() == pb.Entropy() != pb.SquaredNorm()
+    assert len({pb.Tsallis(1.5), pb.Tsallis(1.5), pb.Entropy()}) == 2
 
 
 def test_misuse_is_refused_by_name():

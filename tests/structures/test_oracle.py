@@ -8,7 +8,7 @@ import torch
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
-from pullback import ConvergenceError, ConvergenceWarning, MissingCapability
+from pullback import ConvergenceError, ConvergenceWarning, MissingCapability, best_vertex, minimum_risk
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.oracle import Oracle
 from pullback.structures.subset import Subset
@@ -272,8 +272,10 @@ def test_bad_input_is_named():
         Oracle(structure.best, tolerance=float("nan"))
     with pytest.raises(ValueError, match="max_iterations is 0"):
         Oracle(structure.best, max_iterations=0)
-    with pytest.raises(MissingCapability, match="Oracle cannot list its vertices"):
-        structure.enumerate((6,))
+    with pytest.raises(MissingCapability, match="minimum_risk needs a partition function, and Oracle has none"):
+        minimum_risk().loss(structure, torch.zeros(2, 6), lambda z: z.sum(-1))
+    with pytest.raises(MissingCapability, match="best_vertex needs a list of vertices, and Oracle has none"):
+        best_vertex().target(structure, torch.zeros(2, 6), lambda z: z.sum(-1))
 
 
 def test_rows_of_a_start_that_are_not_vertices_are_ignored_or_refused():

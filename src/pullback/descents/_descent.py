@@ -1,14 +1,14 @@
 """The interface of a descent, and the loop all descents share."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from pullback.regularizers._options import check_count, check_number
 from pullback.regularizers._regularizer import Regularizer
 from pullback.structures._structure import Structure
 
@@ -64,27 +64,27 @@ class Descent(Pullback):
     Step sizes refer to the loss of one example, so they mean the same at any batch size.
     """
 
+    forbidden_change: ClassVar[float] = -torch.inf  # what keeps a projection away from a part that may not be used
+
     step_size: float | Sequence[float] | Tensor = 1.0
     steps: int = 1
     backtrack: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.steps, int) or self.steps < 1:
-            raise ValueError(f"{type(self).__name__}: steps is {self.steps!r}; expected an integer ≥ 1.")
-        if isinstance(self.step_size, Tensor):
-            if not bool(((self.step_size >= 0) & self.step_size.isfinite()).all()):
-                raise ValueError(f"{type(self).__name__}: step_size has entries that are negative or not finite.")
-            return
-        sizes = self.step_size if isinstance(self.step_size, Sequence) else [self.step_size]
-        if isinstance(self.step_size, Sequence) and len(sizes) != self.steps:
-            raise ValueError(f"{type(self).__name__}: {len(sizes)} step sizes for {self.steps} steps.")
-        for size in sizes:
-            if not (math.isfinite(size) and size >= 0):
-                raise ValueError(f"{type(self).__name__}: step_size is {size}; expected a finite number ≥ 0.")
+        name = type(self).__name__
+        check_count(f"{name}: steps", self.steps)
+        sizes = self.step_size
+        if isinstance(sizes, Sequence) and not isinstance(sizes, str | bytes):
+            for i, size in enumerate(sizes):
+                check_number(f"{name}: step_size[{i}]", size, tensors=False)
+            if len(sizes) != self.steps:
+                raise ValueError(f"{name}: {len(sizes)} step sizes for {self.steps} steps.")
+        else:
+            check_number(f"{name}: step_size", sizes)
 
     @abstractmethod
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
-        """The iterate after one step, `change` = −η ∇L, and −∞ at parts that may not be used."""
+        """The iterate after one step, `change` = −η ∇L, and `forbidden_change` at parts that may not be used."""
 
     @property
     def uses_gradient_at_start(self) -> bool:
@@ -101,9 +101,9 @@ class Descent(Pullback):
             loss, gradient = downstream.loss_and_gradient_at(iterate.point)
             size = self._size(step, structure, gradient)
 
-            def end(size: Tensor, iterate: Iterate = iterate, gradient: Tensor = gradient) -> Iterate:
-                change = -size * gradient
-                change = change if forbidden is None else change.masked_fill(forbidden, -torch.inf)
+            def end(size: float | Tensor, iterate: Iterate = iterate, gradient: Tensor = gradient) -> Iterate:
+                change = gradient * -size
+                change = change if forbidden is None else change.masked_fill(forbidden, self.forbidden_change)
                 return self.move(structure, iterate, change)
 
             if self.backtrack:
@@ -112,9 +112,11 @@ class Descent(Pullback):
                 iterate = end(size)
         return iterate.point
 
-    def _size(self, step: int, structure: Structure, gradient: Tensor) -> Tensor:
+    def _size(self, step: int, structure: Structure, gradient: Tensor) -> float | Tensor:
         """The step size, ready to multiply a gradient."""
         size = self.step_size[step] if isinstance(self.step_size, Sequence) else self.step_size
+        if not isinstance(size, Tensor):
+            return float(size)
         sizes = torch.as_tensor(size, dtype=gradient.dtype, device=gradient.device)
         if sizes.dim() == 0:
             return sizes
@@ -130,8 +132,8 @@ class Descent(Pullback):
 def _backtrack(
     structure: Structure,
     start: Iterate,
-    end: Callable[[Tensor], Iterate],
-    size: Tensor,
+    end: Callable[[float | Tensor], Iterate],
+    size: float | Tensor,
     loss: Tensor,
     downstream: Downstream,
 ) -> Iterate:
@@ -139,7 +141,7 @@ def _backtrack(
 
     Where none is found, the start itself.
     """
-    size = size.expand(structure.widen(loss).shape)
+    size = torch.as_tensor(size, dtype=start.point.dtype, device=loss.device).expand(structure.widen(loss).shape)
     for _ in range(_HALVINGS):
         moved = end(size)
         worse = structure.widen(~(downstream.loss_at(moved.point) <= loss))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pullback.descents._descent import Downstream, Iterate, Pullback
-from pullback.structures._structure import Structure
+from pullback.structures._structure import Enumerable, Structure, require
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Exhaustive(Pullback):
         best = start.point if start.scores is None else structure.argmax(start.scores)
         safe = best
         lowest = best.new_full(structure.batch_shape(best), torch.inf)
-        for vertex, feasible in zip(*structure.enumerate(best.shape)):
+        for vertex, feasible in zip(*require(structure, Enumerable, "best_vertex").enumerate(best.shape)):
             candidate = vertex.to(best).expand_as(best)
             if start.scores is not None:
                 feasible = feasible.to(best.device) & (structure.inner(start.scores, candidate) > -torch.inf)

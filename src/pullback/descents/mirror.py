@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from pullback.descents._descent import Descent, Iterate
-from pullback.regularizers._regularizer import Regularizer
+from pullback.regularizers._regularizer import MirrorMap, same
 from pullback.structures._structure import Structure
 
 
@@ -18,9 +18,17 @@ class Mirror(Descent):
     Reference: Kivinen and Warmuth (1997); Beck and Teboulle (2003).
     """
 
-    regularizer: Regularizer = field(kw_only=True)
+    regularizer: MirrorMap = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.regularizer, MirrorMap):
+            raise TypeError(
+                f"Mirror: regularizer is {self.regularizer!r}; expected a strictly convex one, a MirrorMap such as "
+                "Entropy() or SquaredNorm()."
+            )
 
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
-        known = iterate.scores if iterate.regularizer == self.regularizer else None
+        known = iterate.scores if same(iterate.regularizer, self.regularizer) else None
         scores = self.regularizer.mirror(structure, iterate.point, known) + change
         return Iterate(self.regularizer.predict(structure, scores), self.regularizer, scores)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,9 +12,18 @@ from pullback.structures._structure import Structure
 Loss = Callable[[Tensor], Tensor]
 """The downstream loss: takes a point (*batch, *event), returns one loss per example (*batch)."""
 
+NO_GRADIENT = (
+    "downstream returned losses that do not depend on the latent point in a differentiable way, and this method "
+    "follows their gradient; reinforce, minimum_risk, sparse_marginalization and best_vertex accept a black box."
+)
+
 
 class Estimator(ABC):
-    """A way to train the scores that choose a structure."""
+    """A way to train the scores that choose a structure.
+
+    One that can hold parameters or remembers something is a `torch.nn.Module` as well: these are saved, moved and
+    trained with the model that holds it.
+    """
 
     @abstractmethod
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
@@ -23,6 +33,11 @@ class Estimator(ABC):
         example.  What an example contributes does not depend on the rest of the batch, and is linear in the weight of
         its loss.
         """
+
+    @property
+    @abstractmethod
+    def evaluations(self) -> int | None:
+        """How often a training step evaluates the downstream loss; None if that depends on structure and scores."""
 
     def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
         """A point for the decoder, where the method needs nothing but the gradient that comes back to it.
@@ -59,9 +74,12 @@ class Counted:
 
 
 def evaluate(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
-    """downstream(point), which has to be one loss per example."""
-    losses = downstream(point.clone())  # the decoder may write into what it gets
+    """downstream(point), which has to be one loss per example.
+
+    The decoder may write into what it gets: whoever still needs the point hands over a copy.
+    """
     batch = structure.batch_shape(point)
+    losses = downstream(point)
     if not isinstance(losses, Tensor):
         raise TypeError(f"downstream returned a {type(losses).__name__}; expected a tensor with one loss per example.")
     if losses.shape != batch:
@@ -70,6 +88,52 @@ def evaluate(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
             "one loss per example (in PyTorch's losses: reduction='none')."
         )
     return losses if losses.is_floating_point() else losses.to(point.dtype)
+
+
+def follow(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
+    """`evaluate` for a method that differentiates the losses in the point, which they therefore have to depend on."""
+    if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and point.requires_grad):
+        return evaluate(structure, downstream, point.clone())
+    latent, ticket = _Followed.apply(point, structure.batch_shape(point))  # type: ignore[no-untyped-call]
+    losses = evaluate(structure, downstream, latent)
+    if not losses.requires_grad:
+        raise ValueError(NO_GRADIENT)
+    return redeem(ticket, losses)
+
+
+def redeem(ticket: Tensor, losses: Tensor) -> Tensor:
+    """`losses` plus the zeros of a ticket, which brings their weights to the function that gave it out.
+
+    That function hands a point to the decoder and a ticket to us.  Its backward runs when both have come back, so there
+    it is known whether a gradient has reached the point, and what weight the user gave to each loss.
+    """
+    return losses + ticket.to(losses.dtype)
+
+
+class _Followed(torch.autograd.Function):
+    """A point for the decoder, which notices if no gradient comes back to it."""
+
+    @staticmethod
+    def forward(ctx: Any, point: Tensor, batch: torch.Size) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        return point.clone(), point.new_zeros(batch)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor | None, weight: Tensor | None) -> tuple[Tensor | None, None]:
+        if gradient is None and weight is not None:
+            raise ValueError(NO_GRADIENT)
+        return gradient, None
+
+
+def cooled(structure: Structure, scores: Tensor, temperature: float | Tensor) -> Tensor:
+    """scores / temperature; a part that is forbidden or padding stays so and sends nothing to the temperature."""
+    if not isinstance(temperature, Tensor):
+        return scores if temperature == 1 else scores / temperature
+    scores = structure.restrict(scores)
+    forbidden = scores == -torch.inf
+    temperature = temperature.to(scores.device)
+    wide = structure.widen(temperature) if temperature.dim() else temperature
+    return (scores.masked_fill(forbidden, 0) / wide).masked_fill(forbidden, -torch.inf)
 
 
 class Replay:
@@ -87,10 +151,10 @@ class Replay:
         self._autocast = (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
 
     def losses(self, structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
-        """The losses at `point`, as the main pass would have computed them."""
+        """The losses at `point`, as the main pass would have computed them; the decoder gets a copy of the point."""
         kind, dtype, enabled = self._autocast
         with torch.random.fork_rng(self._devices), torch.autocast(kind, dtype, enabled):
             torch.set_rng_state(self._states[0])
             for device, state in zip(self._devices, self._states[1:]):
                 torch.cuda.set_rng_state(state, device)
-            return evaluate(structure, downstream, point)
+            return evaluate(structure, downstream, point.clone())

@@ -2,13 +2,34 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pullback.estimators._estimator import Estimator
 from pullback.estimators.expectation import minimum_risk, sparse_marginalization
 from pullback.estimators.relaxation import entmax, sparsemap, ste_marginals, ste_sparsemap, structured_attention
 from pullback.estimators.score_function import reinforce
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.regularizers._options import among
+from pullback.structures._structure import Enumerable, LogLinear, Simplex, Structure
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How often a training step evaluates the downstream loss: `once`, and then for each of something.
+
+    >>> str(Cost(1, "steps")), Cost(1, "steps").count(steps=3)
+    ('1 + steps', 4)
+    """
+
+    once: int = 0
+    each: Literal["steps", "samples", "vertices", "support"] | None = None
+
+    def count(self, **numbers: int) -> int:
+        """The evaluations, given how many steps, samples, vertices, or vertices in the support there are."""
+        return self.once + (0 if self.each is None else numbers[self.each])
+
+    def __str__(self) -> str:
+        return " + ".join(str(part) for part in (self.once, self.each) if part)
 
 
 @dataclass(frozen=True)
@@ -17,52 +38,62 @@ class Entry:
 
     kind: pulled back, relaxed, straight-through, exact, stochastic or sparse expectation.
     formula: the gradient that reaches the scores s; z is the argmax, p the marginals, μ the sparsemap of s.
-    needs: what the structure must offer beside its argmax.
-    evaluations: how often a training step evaluates the downstream loss.
+    needs: the capabilities that a structure has to offer; any has an argmax.
+    evaluations: how often a training step evaluates the downstream loss, without backtracking and further baselines.
     callable: whether `estimator(structure, scores)` hands over a point.
     """
 
     make: Callable[..., Estimator]
     kind: str
     formula: str
-    needs: str
-    evaluations: str
+    needs: tuple[type[Structure], ...]
+    evaluations: Cost
     callable: bool
 
+    def serves(self, structure: Structure) -> bool:
+        """Whether `structure` has all that is needed."""
+        return all(structure.offers(needed) for needed in self.needs)
+
+    @property
+    def needs_in_words(self) -> str:
+        """`needs` for a table."""
+        return " and ".join(needed.offer for needed in self.needs) or "an argmax"
+
+
+_ONE, _STEPS, _START_AND_STEPS = Cost(1), Cost(0, "steps"), Cost(1, "steps")
 
 CATALOG: dict[str, Entry] = {
-    "ste": Entry(ste, "pulled back", "η ∇L(z)", "nothing", "steps", True),
-    "spigot": Entry(spigot, "pulled back", "z − sparsemap(z − η ∇L(z))", "nothing", "steps", True),
-    "spigot_ce": Entry(
-        spigot_ce, "pulled back", "p − sparsemap(p − η ∇L(p))", "partition function", "1 + steps", False
-    ),
-    "spigot_eg": Entry(
-        spigot_eg, "pulled back", "p − marginals(s − η ∇L(p))", "partition function", "1 + steps", False
-    ),
-    "structured_attention": Entry(structured_attention, "relaxed", "J_p ∇L(p)", "partition function", "1", True),
-    "sparsemap": Entry(sparsemap, "relaxed", "J_μ ∇L(μ)", "nothing", "1", True),
-    "entmax": Entry(entmax, "relaxed", "J ∇L(entmax(s))", "unit vectors (Categorical)", "1", True),
-    "ste_marginals": Entry(ste_marginals, "straight-through", "J_p ∇L(z)", "partition function", "1", True),
-    "ste_sparsemap": Entry(ste_sparsemap, "straight-through", "J_μ ∇L(z)", "nothing", "1", True),
-    "minimum_risk": Entry(
-        minimum_risk, "exact", "∇ Σ p(z) L(z)", "partition function and enumeration", "one per vertex", False
-    ),
-    "best_vertex": Entry(best_vertex, "exact", "z − argmin L", "enumeration", "1 + one per vertex", False),
+    "ste": Entry(ste, "pulled back", "η ∇L(z)", (), _STEPS, True),
+    "spigot": Entry(spigot, "pulled back", "z − sparsemap(z − η ∇L(z))", (), _STEPS, True),
+    "spigot_ce": Entry(spigot_ce, "pulled back", "p − sparsemap(p − η ∇L(p))", (LogLinear,), _START_AND_STEPS, False),
+    "spigot_eg": Entry(spigot_eg, "pulled back", "p − marginals(s − η ∇L(p))", (LogLinear,), _START_AND_STEPS, False),
+    "structured_attention": Entry(structured_attention, "relaxed", "J_p ∇L(p)", (LogLinear,), _ONE, True),
+    "sparsemap": Entry(sparsemap, "relaxed", "J_μ ∇L(μ)", (), _ONE, True),
+    "entmax": Entry(entmax, "relaxed", "J ∇L(entmax(s))", (Simplex,), _ONE, True),
+    "ste_marginals": Entry(ste_marginals, "straight-through", "J_p ∇L(z)", (LogLinear,), _ONE, True),
+    "ste_sparsemap": Entry(ste_sparsemap, "straight-through", "J_μ ∇L(z)", (), _ONE, True),
+    "minimum_risk": Entry(minimum_risk, "exact", "∇ Σ p(z) L(z)", (LogLinear, Enumerable), Cost(0, "vertices"), False),
+    "best_vertex": Entry(best_vertex, "exact", "z − argmin L", (Enumerable,), Cost(1, "vertices"), False),
     "reinforce": Entry(
-        reinforce, "stochastic", "mean of (L(z) − b) ∇ log p(z), z ~ p", "partition function", "samples", False
+        reinforce, "stochastic", "mean of (L(z) − b) ∇ log p(z), z ~ p", (LogLinear,), Cost(0, "samples"), False
     ),
     "sparse_marginalization": Entry(
-        sparse_marginalization, "sparse expectation", "∇ Σ p(z) L(z) over the support of μ", "nothing", "support", False
+        sparse_marginalization,
+        "sparse expectation",
+        "∇ Σ p(z) L(z), z in support(s)",
+        (),
+        Cost(0, "support"),
+        False,
     ),
 }
 
 
 def get_estimator(name: str, **options: Any) -> Estimator:
-    """The estimator of that name in the catalog, made with `options`.
+    """The estimator of that name in the catalog, made with `options`: numbers and names, as in a configuration file.
 
     >>> get_estimator("spigot", step_size=0.5).descent.step_size
     0.5
     """
     if name not in CATALOG:
-        raise ValueError(f"get_estimator: {name!r} is not in the catalog; expected one of {', '.join(CATALOG)}.")
+        raise ValueError(f"get_estimator: {name!r} is not in the catalog; expected {among(name, CATALOG)}.")
     return CATALOG[name].make(**options)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pullback.estimators._estimator import Estimator, Loss, evaluate
-from pullback.regularizers._regularizer import log_linear
-from pullback.structures._structure import Structure
+from pullback.estimators._estimator import Estimator, Loss, cooled, evaluate
+from pullback.regularizers._options import check_number
+from pullback.structures._structure import Enumerable, LogLinear, Structure, require
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,39 +17,49 @@ class MinimumRisk(Estimator):
     Costs one downstream evaluation per vertex; the loss may be a black box.
     """
 
+    @property
+    def evaluations(self) -> None:
+        return None
+
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        log_linear_structure = log_linear(structure, "minimum_risk")
+        log_linear_structure = require(structure, LogLinear, "minimum_risk")
         scores = structure.restrict(scores)
-        vertices = structure.enumerate(scores.shape).vertices.to(scores)
+        vertices = require(structure, Enumerable, "minimum_risk").enumerate(scores.shape).vertices.to(scores)
         event = vertices.shape[1:]
         every = vertices.reshape(-1, *(1,) * len(structure.batch_shape(scores)), *event).expand(-1, *scores.shape)
         probabilities = log_linear_structure.log_prob(scores, every).exp()
         return _expected(structure, downstream, every, probabilities)
 
 
-@dataclass(frozen=True, eq=False)
-class SparseMarginalization(Estimator):
+class SparseMarginalization(Estimator, nn.Module):
     """The expected loss Σ p(z) L(z) under the SparseMAP distribution, exact because few p(z) are positive.
 
     Costs as many downstream evaluations as the largest support in the batch; the loss may be a black box.
+    `temperature` is a number, or a tensor with one for each example; a `Parameter` is trained with the model.
     Reference: Correia, Niculae, Aziz and Martins (2020).
     """
 
-    temperature: float = 1.0
+    def __init__(self, temperature: float | Tensor = 1.0) -> None:
+        super().__init__()
+        check_number("SparseMarginalization: temperature", temperature, above=True)
+        self.temperature = temperature
 
-    def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise ValueError(f"SparseMarginalization: temperature is {self.temperature}; expected a positive number.")
+    @property
+    def evaluations(self) -> None:
+        return None
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
         scores = structure.restrict(scores)
         if scores.numel() == 0:
             return evaluate(structure, downstream, scores)
-        support = structure.support(scores / self.temperature)
+        support = structure.support(cooled(structure, scores, self.temperature))
         batch_dims = len(structure.batch_shape(scores))
         most = int(support.size.max())
         vertices = support.vertices.movedim(batch_dims, 0)[:most].to(scores.dtype)
         return _expected(structure, downstream, vertices, support.probabilities.movedim(-1, 0)[:most])
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}"
 
 
 def _expected(structure: Structure, downstream: Loss, vertices: Tensor, probabilities: Tensor) -> Tensor:
@@ -78,7 +88,7 @@ def minimum_risk() -> MinimumRisk:
     return MinimumRisk()
 
 
-def sparse_marginalization(temperature: float = 1.0) -> SparseMarginalization:
+def sparse_marginalization(temperature: float | Tensor = 1.0) -> SparseMarginalization:
     """Sparse marginalization: the expected loss under the SparseMAP distribution.
 
     Σ p(z) L(z) over the few z that sparsemap(s / T) mixes, differentiated through p.

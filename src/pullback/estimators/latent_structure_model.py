@@ -24,6 +24,9 @@ class LatentStructureModel(nn.Module):
     criterion(ŷ, y): one loss per example; cross-entropy if not given.
     test_point: what the decoder sees outside training: the argmax if not given, the prediction of a `Regularizer`, or
     the point of an `Estimator` that is callable, such as the one it is trained with.
+
+    An estimator or a test point that is a module (with a temperature to learn, or a baseline that remembers) is saved,
+    moved and trained with the model.
     """
 
     def __init__(

@@ -1,11 +1,9 @@
 """Continuous relaxations of the argmax, and straight-through with their Jacobian."""
 
-from dataclasses import dataclass
+from torch import Tensor, nn
 
-import torch
-from torch import Tensor
-
-from pullback.estimators._estimator import Estimator, Loss, evaluate
+from pullback.estimators._estimator import Estimator, Loss, cooled, follow
+from pullback.regularizers._options import check_number
 from pullback.regularizers._regularizer import Regularizer
 from pullback.regularizers.entropy import Entropy
 from pullback.regularizers.squared_norm import SquaredNorm
@@ -14,43 +12,39 @@ from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._structure import Structure
 
 
-@dataclass(frozen=True, eq=False)
-class Relaxation(Estimator):
+class Relaxation(Estimator, nn.Module):
     """Decode from a regularizer's prediction and differentiate it.
 
     μ = regularizer.predict(s / temperature),  gradient = J(s)ᵀ ∇L.  With `forward` the decoder sees another point and
     the Jacobian stays that of μ: straight-through.  `temperature` is a number, or a tensor with one for each example;
-    it may require grad.
+    it may require grad, and a `Parameter` is trained, saved and moved with the model.
     """
 
-    regularizer: Regularizer
-    temperature: float | Tensor = 1.0
-    forward: Regularizer | None = None
+    forward: Regularizer | None  # type: ignore[assignment]  # of a module: here what the decoder sees
 
-    def __post_init__(self) -> None:
-        if not bool(
-            (self.temperature > 0) if not isinstance(self.temperature, Tensor) else (self.temperature > 0).all()
-        ):
-            raise ValueError(f"Relaxation: temperature is {self.temperature}; expected a positive number.")
+    def __init__(
+        self, regularizer: Regularizer, temperature: float | Tensor = 1.0, forward: Regularizer | None = None
+    ) -> None:
+        super().__init__()
+        check_number("Relaxation: temperature", temperature, above=True)
+        self.regularizer, self.temperature, self.forward = regularizer, temperature, forward
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        return evaluate(structure, downstream, self(structure, scores))
+        return follow(structure, downstream, self(structure, scores))
+
+    @property
+    def evaluations(self) -> int:
+        return 1
 
     def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
         """The point; its gradient is linear in what arrives, so it means the same however losses are weighted."""
-        relaxed = self.regularizer.predict(structure, _cooled(structure, scores, self.temperature))
+        relaxed = self.regularizer.predict(structure, cooled(structure, scores, self.temperature))
         if self.forward is None:
             return relaxed
         return self.forward.predict(structure, scores.detach()) + (relaxed - relaxed.detach())
 
-
-def _cooled(structure: Structure, scores: Tensor, temperature: float | Tensor) -> Tensor:
-    """scores / temperature, where a score of −∞ stays what it is and sends nothing to the temperature."""
-    if isinstance(temperature, Tensor):
-        forbidden = scores == -torch.inf
-        wide = structure.widen(temperature) if temperature.dim() else temperature
-        return (scores.masked_fill(forbidden, 0) / wide).masked_fill(forbidden, -torch.inf)
-    return scores if temperature == 1 else scores / temperature
+    def extra_repr(self) -> str:
+        return f"{self.regularizer}, temperature={self.temperature}, forward={self.forward}"
 
 
 def structured_attention(temperature: float | Tensor = 1.0) -> Relaxation:

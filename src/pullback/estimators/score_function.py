@@ -1,16 +1,15 @@
 """REINFORCE, with its baselines."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate
-from pullback.regularizers._regularizer import log_linear
-from pullback.structures._structure import Structure
+from pullback.regularizers._options import by_name, check_count, check_number
+from pullback.structures._structure import LogLinear, Structure, require
 
 
 class Baseline(ABC):
@@ -19,6 +18,11 @@ class Baseline(ABC):
     @abstractmethod
     def guess(self, losses: Tensor, loss_of_argmax: Callable[[], Tensor]) -> Tensor:
         """A number for each entry of `losses` (samples, *batch) that does not depend on that entry's sample."""
+
+    @property
+    def evaluations(self) -> int:
+        """How often `guess` evaluates the downstream loss."""
+        return 0
 
 
 @dataclass(frozen=True)
@@ -29,30 +33,42 @@ class NoBaseline(Baseline):
         return torch.zeros_like(losses)
 
 
-@dataclass
-class RunningAverage(Baseline):
+class RunningAverage(Baseline, nn.Module):
     """The average loss of earlier training steps, 0 before the first.  The one part with a memory.
 
-    Each step forgets a share of 1 − `decay`; losses that are not finite are not remembered.
+    Each step forgets a share of 1 − `decay`; losses that are not finite are not remembered.  `average` is a buffer,
+    saved and loaded with the model that holds the estimator; NaN before the first step.
     """
 
-    decay: float = 0.9
-    average: float | None = None
+    average: Tensor
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"RunningAverage: decay is {self.decay}; expected a number in [0, 1).")
+    def __init__(self, decay: float = 0.9) -> None:
+        super().__init__()
+        check_number("RunningAverage: decay", decay, tensors=False)
+        if decay >= 1:
+            raise ValueError(f"RunningAverage: decay is {decay}; expected a number in [0, 1).")
+        self.decay = decay
+        self.register_buffer("average", torch.tensor(torch.nan))
 
     def guess(self, losses: Tensor, loss_of_argmax: Callable[[], Tensor]) -> Tensor:
-        before, present = self.average, float(losses.mean())
-        if math.isfinite(present) and torch.is_grad_enabled():
-            self.average = present if before is None else self.decay * before + (1 - self.decay) * present
-        return torch.full_like(losses, before or 0.0)
+        before = self.average
+        if torch.is_grad_enabled():
+            present = losses.detach().mean().to(before)
+            present = torch.where(present.isfinite(), present, before)
+            self.average = torch.where(before.isnan(), present, self.decay * before + (1 - self.decay) * present)
+        return before.nan_to_num(0.0).to(losses).expand_as(losses)
+
+    def extra_repr(self) -> str:
+        return f"decay={self.decay}"
 
 
 @dataclass(frozen=True)
 class SelfCritical(Baseline):
     """The loss of the argmax, at the cost of one evaluation.  Reference: Rennie et al. (2017)."""
+
+    @property
+    def evaluations(self) -> int:
+        return 1
 
     def guess(self, losses: Tensor, loss_of_argmax: Callable[[], Tensor]) -> Tensor:
         return loss_of_argmax().expand_as(losses)
@@ -66,43 +82,67 @@ class LeaveOneOut(Baseline):
         return (losses.sum(0) - losses) / (losses.shape[0] - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreFunction(Estimator):
+BASELINES: dict[str, type[Baseline]] = {
+    "none": NoBaseline,
+    "running_average": RunningAverage,
+    "self_critical": SelfCritical,
+    "leave_one_out": LeaveOneOut,
+}
+"""The baselines by the names that `reinforce` knows."""
+
+
+class ScoreFunction(Estimator, nn.Module):
     """The score-function estimator of the expected loss, unbiased for any loss, differentiable or not."""
 
-    samples: int = 1
-    baseline: Baseline = field(default_factory=NoBaseline)
-    generator: torch.Generator | None = None
+    baseline: Baseline
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.samples, int) or self.samples < 1:
-            raise ValueError(f"reinforce: samples is {self.samples!r}; expected an integer ≥ 1.")
-        if not isinstance(self.baseline, Baseline):
-            raise TypeError(f"reinforce: baseline is {self.baseline!r}; expected a Baseline such as LeaveOneOut().")
-        if isinstance(self.baseline, LeaveOneOut) and self.samples < 2:
-            raise ValueError(f"reinforce: samples is {self.samples}; a leave-one-out baseline needs at least 2.")
+    def __init__(
+        self, samples: int = 1, baseline: Baseline | str = "none", generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        check_count("reinforce: samples", samples)
+        if isinstance(baseline, str):
+            baseline = by_name("reinforce: baseline", baseline, BASELINES)
+        if not isinstance(baseline, Baseline):
+            raise TypeError(
+                f"reinforce: baseline is {baseline!r}; expected a name such as 'leave_one_out', or a Baseline such as "
+                "LeaveOneOut()."
+            )
+        if isinstance(baseline, LeaveOneOut) and samples < 2:
+            raise ValueError(f"reinforce: samples is {samples}; a leave-one-out baseline needs at least 2.")
+        self.samples, self.baseline, self.generator = int(samples), baseline, generator
+
+    @property
+    def evaluations(self) -> int:
+        return self.samples + self.baseline.evaluations
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        log_linear_structure = log_linear(structure, "reinforce")
+        log_linear_structure = require(structure, LogLinear, "reinforce")
         drawn = log_linear_structure.sample(scores.detach(), (self.samples,), generator=self.generator)
-        replay = Replay(scores)
+        replay = Replay(scores) if self.baseline.evaluations else None
 
         def loss_of_argmax() -> Tensor:
+            if replay is None:
+                raise RuntimeError(f"{self.baseline} asks for an evaluation; its `evaluations` says it needs none.")
             with torch.no_grad():
                 return replay.losses(structure, downstream, structure.argmax(scores.detach()))
 
-        losses = torch.stack([evaluate(structure, downstream, z) for z in drawn])
+        losses = torch.stack([evaluate(structure, downstream, z.clone()) for z in drawn])
         advantage = losses.detach() - self.baseline.guess(losses.detach(), loss_of_argmax)
         score = log_linear_structure.log_prob(scores, drawn)
         return (losses + advantage * (score - score.detach())).mean(0)
 
+    def extra_repr(self) -> str:
+        return f"samples={self.samples}, baseline={self.baseline}"
+
 
 def reinforce(
-    samples: int = 1, baseline: Baseline | None = None, *, generator: torch.Generator | None = None
+    samples: int = 1, baseline: Baseline | str = "none", *, generator: torch.Generator | None = None
 ) -> ScoreFunction:
     """REINFORCE: sample structures, and make them likelier the better they do.
 
     z ~ p(z) ∝ exp⟨s, z⟩,  gradient = mean of (L(z) − b) ∇ log p(z) over `samples`;  the decoder gets that of L(z).
-    `baseline` is one of `NoBaseline`, `RunningAverage`, `SelfCritical`, `LeaveOneOut`.  Reference: Williams (1992).
+    `baseline` is one of `NoBaseline`, `RunningAverage`, `SelfCritical`, `LeaveOneOut`, or their names "none",
+    "running_average", "self_critical", "leave_one_out".  Reference: Williams (1992).
     """
-    return ScoreFunction(samples, baseline or NoBaseline(), generator)
+    return ScoreFunction(samples, baseline, generator)

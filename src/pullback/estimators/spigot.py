@@ -9,8 +9,10 @@ from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.unconstrained import Unconstrained
 from pullback.estimators.surrogate import Surrogate
+from pullback.regularizers._options import by_name
 from pullback.regularizers._regularizer import Regularizer
 from pullback.regularizers.entropy import Entropy
+from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.unregularized import Unregularized
 
 StepSize = float | Sequence[float] | Tensor
@@ -52,9 +54,20 @@ def spigot_eg(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = Fa
     return Surrogate(Entropy(), Mirror(step_size, steps, backtrack, regularizer=Entropy()))
 
 
-def best_vertex(prediction: Regularizer | None = None) -> Surrogate:
+PREDICTIONS: dict[str, type[Regularizer]] = {
+    "unregularized": Unregularized,
+    "entropy": Entropy,
+    "squared_norm": SquaredNorm,
+}
+"""The predictions by the names that `best_vertex` knows."""
+
+
+def best_vertex(prediction: Regularizer | str = "unregularized") -> Surrogate:
     """The vertex with the lowest downstream loss, found by enumeration, as the label of an intermediate loss.
 
-    target = argmin L(z) over 𝒵,  gradient = prediction − target;  the perceptron loss unless `prediction` is given.
+    target = argmin L(z) over 𝒵,  gradient = prediction − target;  the perceptron loss unless `prediction` is given,
+    a regularizer or one of "unregularized", "entropy", "squared_norm".
     """
-    return Surrogate(prediction or Unregularized(), Exhaustive())
+    if isinstance(prediction, str):
+        prediction = by_name("best_vertex: prediction", prediction, PREDICTIONS)
+    return Surrogate(prediction, Exhaustive())

@@ -1,20 +1,22 @@
 """The surrogate gradient: prediction − target."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pullback.descents._descent import Iterate, Pullback
-from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate
-from pullback.regularizers._regularizer import Regularizer
+from pullback.estimators._estimator import NO_GRADIENT, Estimator, Loss, Replay, evaluate, redeem
+from pullback.regularizers._regularizer import Regularizer, same
 from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._structure import Structure
 
-_NO_GRADIENT = (
-    "downstream returned losses that do not depend on the latent point in a differentiable way, and this method "
-    "follows their gradient; reinforce, minimum_risk, sparse_marginalization and best_vertex accept a black box."
+_TWICE = (
+    "The gradient of a surrogate loss was differentiated once more, as by create_graph=True and a second backward: its "
+    "label is pulled back by steps that have no derivative.  For second derivatives use a method that has them: "
+    "sparsemap, minimum_risk, or structured_attention on a Categorical."
 )
 
 Start = Regularizer | Tensor | float
@@ -33,6 +35,8 @@ class Surrogate(Estimator):
     start: where the descent begins; at the prediction, if not given.
     forward: what the decoder sees; the argmax, if not given.
 
+    Parameters of the regularizers, such as Tsallis' order, are not trained: the losses are those of the scores.
+
     One step from the forward point costs one downstream evaluation and one backward pass, those of the training step
     itself; a start elsewhere costs one evaluation more, and so does each further step.  They happen during the backward
     pass, with the random numbers of the main pass, and leave no gradient in the decoder.
@@ -47,157 +51,198 @@ class Surrogate(Estimator):
         for needed in (self.prediction, self._origin):
             if isinstance(needed, Regularizer):
                 needed.require(structure)
-        point = self.forward.predict(structure, scores.detach())
+        point = self._point(structure, scores)
         if not (torch.is_grad_enabled() and scores.requires_grad):
             return evaluate(structure, downstream, point)
-        label = _Label(self, structure, scores.detach(), point, downstream)
-        if self._starts_forward:
-            point = _Latent.apply(scores, point, label)  # type: ignore[no-untyped-call]
-        losses = evaluate(structure, downstream, point)
+        replay = None if self._is_one_gradient else Replay(scores)
+        call = _Call(self, structure, downstream, replay)
+        latent, ticket = _Pull.apply(scores, point, call)  # type: ignore[no-untyped-call]
+        losses = evaluate(structure, downstream, latent)
+        if replay is not None:
+            call.losses = losses.detach()
         if self._starts_forward and not losses.requires_grad:
-            raise ValueError(_NO_GRADIENT)
-        label.losses = losses.detach()
-        tapped: Tensor = _Tap.apply(losses, scores, label)  # type: ignore[no-untyped-call]
-        return tapped
+            raise ValueError(NO_GRADIENT)
+        return redeem(ticket, losses)
 
     def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
-        if not (self._starts_forward and self.descent.evaluations == 1):
+        if not self._is_one_gradient:
             return super().__call__(structure, scores)
-        point = self.forward.predict(structure, scores.detach())
-        label = _Label(self, structure, scores.detach(), point, None)
-        latent: Tensor = _Latent.apply(scores, point, label)  # type: ignore[no-untyped-call]
+        call = _Call(self, structure, None, None)
+        latent: Tensor = _Pull.apply(scores, self._point(structure, scores), call)[0]  # type: ignore[no-untyped-call]
         return latent
 
     def target(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
         scores = scores.detach()
         with torch.no_grad():
-            point = self.forward.predict(structure, scores)
-            label = _Label(self, structure, scores, point, downstream)
-            return label.mark_broken(label.target())
+            call = _Call(self, structure, downstream, Replay(scores))
+            return _Label(call, scores, self._point(structure, scores)).target()
+
+    @property
+    def evaluations(self) -> int | None:
+        pulled = self.descent.evaluations
+        return pulled if pulled is None or self._starts_forward else 1 + pulled
+
+    def _point(self, structure: Structure, scores: Tensor) -> Tensor:
+        return self.forward.predict(structure, scores.detach()).detach()
 
     @property
     def _origin(self) -> Start:
         return self.prediction if self.start is None else self.start
 
-    @property
+    @cached_property
     def _starts_forward(self) -> bool:
         """Whether the gradient that the main pass sends to the decoder's point is the one the descent begins with."""
-        same = isinstance(self._origin, Regularizer) and self._origin == self.forward
-        return same and self.descent.uses_gradient_at_start
+        return same(self._origin, self.forward) and self.descent.uses_gradient_at_start
+
+    @property
+    def _is_one_gradient(self) -> bool:
+        """Whether that gradient is all there is to ask for."""
+        return self._starts_forward and self.descent.evaluations == 1
+
+
+@dataclass
+class _Call:
+    """One call of `loss`, with what its backward pass needs beside the scores."""
+
+    surrogate: Surrogate
+    structure: Structure
+    downstream: Loss | None  # None if the estimator was called without a loss
+    replay: Replay | None  # None if the main pass is the only evaluation
+    losses: Tensor | None = None  # of the main pass
 
 
 class _Label:
-    """The label of one call of `loss`: what it takes to pull it back, and the downstream loss as a descent sees it."""
+    """The label of one backward pass: how it is pulled back, and the downstream loss as a descent sees it."""
 
-    def __init__(
-        self, surrogate: Surrogate, structure: Structure, scores: Tensor, point: Tensor, downstream: Loss | None
-    ) -> None:
-        self.surrogate, self.structure, self.point = surrogate, structure, point
-        self.scores = structure.restrict(scores)
-        self.predictions = [(surrogate.forward, point)]
-        self.downstream = downstream
-        self.replay = Replay(scores)
-        self.losses: Tensor | None = None  # of the main pass
-        self.weight: Tensor | None = None  # of each loss in what the user differentiates
-        self.known: Tensor | None = None  # the gradient at the start, when the main pass supplies it
-        self.broken = torch.zeros((), dtype=torch.bool, device=scores.device)
+    def __init__(self, call: _Call, scores: Tensor, point: Tensor, known: Tensor | None = None) -> None:
+        self.call, self.structure = call, call.structure
+        self.scores = call.structure.restrict(scores.to(point.dtype))  # autocast may have ended since the main pass
+        self.predictions = [(call.surrogate.forward, point)]
+        self.known = known  # the gradient at the start, where the main pass supplies it
+        self.broken: Tensor | None = None  # examples whose downstream gradient is not finite
 
-    def gradient(self, at_start: Tensor | None) -> Tensor:
+    def gradient(self) -> Tensor:
         """prediction − target, per example; NaN where the downstream gradient is not finite, as in any backward."""
-        self.known = at_start
-        self.broken = torch.zeros_like(self.broken)
-        return self.mark_broken(self._predict(self.surrogate.prediction) - self.target())
-
-    def mark_broken(self, answer: Tensor) -> Tensor:
-        return answer.masked_fill(self.structure.widen(self.broken), torch.nan)
+        return self._predict(self.call.surrogate.prediction) - self.target()
 
     def target(self) -> Tensor:
-        origin = self.surrogate._origin
+        surrogate, origin = self.call.surrogate, self.call.surrogate._origin
         if isinstance(origin, Regularizer):
             start = Iterate(self._predict(origin), origin, self.scores)
         else:
-            given = torch.as_tensor(origin, dtype=self.scores.dtype, device=self.scores.device)
-            if given.dim() > 0 and given.shape != self.scores.shape:
-                raise ValueError(
-                    f"Surrogate: start has shape {tuple(given.shape)}; "
-                    f"expected the shape of the scores, {tuple(self.scores.shape)}."
-                )
-            start = Iterate(given.expand_as(self.scores), None, self.scores)
-        return self.surrogate.descent.target(self.structure, start, self)
+            start = Iterate(self._given(origin), None, self.scores)
+        target = surrogate.descent.target(self.structure, start, self)
+        return target if self.broken is None else target.masked_fill(self.structure.widen(self.broken), torch.nan)
+
+    def _given(self, start: Tensor | float) -> Tensor:
+        """A start that is no prediction, without the parts that may not be used."""
+        given = torch.as_tensor(start, dtype=self.scores.dtype, device=self.scores.device)
+        if given.dim() > 0 and given.shape != self.scores.shape:
+            raise ValueError(
+                f"Surrogate: start has shape {tuple(given.shape)}; "
+                f"expected the shape of the scores, {tuple(self.scores.shape)}."
+            )
+        return given.detach().expand_as(self.scores).masked_fill(self.scores == -torch.inf, 0)
 
     def _predict(self, regularizer: Regularizer) -> Tensor:
         for known, point in self.predictions:
-            if known == regularizer:
+            if same(known, regularizer):
                 return point
         self.predictions.append((regularizer, regularizer.predict(self.structure, self.scores)))
         return self.predictions[-1][1]
 
     def loss_at(self, point: Tensor) -> Tensor:
-        assert self.downstream is not None
         with torch.no_grad():
-            return self.replay.losses(self.structure, self.downstream, point)
+            return self._replayed(point)
 
     def loss_and_gradient_at(self, point: Tensor) -> tuple[Tensor, Tensor]:
         if self.known is not None:
             gradient, self.known = self.known, None
-            losses = self.losses if self.losses is not None else gradient.new_zeros(())
+            losses = self.call.losses if self.call.losses is not None else gradient.new_zeros(())
         else:
-            assert self.downstream is not None
             with torch.inference_mode(False), torch.enable_grad():
                 point = point.detach().clone().requires_grad_()
-                losses = self.replay.losses(self.structure, self.downstream, point)
-                if not losses.requires_grad:
-                    raise ValueError(_NO_GRADIENT)
-                (gradient,) = torch.autograd.grad(losses.sum(), point, materialize_grads=True)
-        broken = ~gradient.isfinite().flatten(-self.structure.event_dims).all(-1)
-        self.broken = self.broken | broken
-        return losses.detach(), gradient.masked_fill(self.structure.widen(broken), 0)
+                losses = self._replayed(point)
+                found = None
+                if losses.requires_grad:
+                    (found,) = torch.autograd.grad(losses.sum(), point, allow_unused=True)
+                if found is None:
+                    raise ValueError(NO_GRADIENT)
+                gradient = found
+        return losses.detach(), self._without_broken(gradient)
+
+    def _replayed(self, point: Tensor) -> Tensor:
+        if self.call.replay is None or self.call.downstream is None:
+            descent = type(self.call.surrogate.descent).__name__
+            raise RuntimeError(f"{descent} asks for a second evaluation; its `evaluations` says that it needs one.")
+        return self.call.replay.losses(self.structure, self.call.downstream, point)
+
+    def _without_broken(self, gradient: Tensor) -> Tensor:
+        """`gradient`, zero for examples where it is not finite; these are remembered."""
+        if gradient.numel() == 0:
+            return gradient
+        least, most = torch.aminmax(gradient)  # both NaN if there is one
+        if least.item() > -torch.inf and most.item() < torch.inf:
+            return gradient
+        finite = gradient.isfinite().flatten(-self.structure.event_dims).all(-1)
+        self.broken = ~finite if self.broken is None else self.broken | ~finite
+        return gradient.masked_fill(self.structure.widen(~finite), 0)
 
 
-class _Tap(torch.autograd.Function):
-    """The losses, which tell the label what weight the user gave to each."""
-
-    @staticmethod
-    def forward(losses: Tensor, scores: Tensor, label: _Label) -> Tensor:
-        return losses.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.label = inputs[2]
-
-    @staticmethod
-    def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        label: _Label = ctx.label
-        if label.surrogate._starts_forward or not ctx.needs_input_grad[1]:
-            label.weight = weight.detach()
-            return weight, None, None
-        with torch.no_grad():
-            return weight, label.structure.widen(weight) * label.gradient(None), None
-
-
-class _Latent(torch.autograd.Function):
-    """The decoder's point, whose gradient pulls the label back.
+class _Pull(torch.autograd.Function):
+    """The decoder's point and a ticket for its losses (see `redeem`); backward, the label is pulled back and learned.
 
     What arrives is the latent gradient of each example times the weight of its loss.  A projected step is not linear in
     the gradient, so the weight is divided out before it and multiplied in after it.
     """
 
     @staticmethod
-    def forward(scores: Tensor, point: Tensor, label: _Label) -> Tensor:
-        return point.clone()
+    def forward(ctx: Any, scores: Tensor, point: Tensor, call: _Call) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(scores, point)
+        ctx.call = call
+        latent, ticket = point.clone(), point.new_zeros(call.structure.batch_shape(point))
+        if not call.surrogate._starts_forward:  # the descent asks for its own gradients
+            ctx.mark_non_differentiable(latent)
+        return latent, ticket
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.label = inputs[2]
+    def backward(ctx: Any, gradient: Tensor | None, weight: Tensor | None) -> tuple[Tensor | None, None, None]:
+        if gradient is None and weight is None:
+            return None, None, None
+        scores, point = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            return _learned(ctx.call, scores, point, gradient, weight), None, None
+        with torch.no_grad():
+            answer = _learned(ctx.call, scores, point, gradient, weight)
+        return _Once.apply(answer, scores, gradient, weight), None, None  # type: ignore[no-untyped-call]
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        label: _Label = ctx.label
+
+def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None, weight: Tensor | None) -> Tensor:
+    """What the scores receive: prediction − target of each example, times the weight of its loss."""
+    if gradient is not None:
         gradient = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
-        if label.downstream is None:  # called without a loss: the gradient is taken as it comes
-            return label.gradient(gradient), None, None
-        if label.weight is None:
-            raise RuntimeError("The latent point was differentiated, but not through the losses that `loss` returned.")
-        weight, label.weight = label.structure.widen(label.weight).to(gradient), None
-        return weight * label.gradient(torch.where(weight == 0, 0, gradient / weight)), None, None
+        if call.downstream is None:  # called without a loss: the gradient is taken as it comes
+            return _Label(call, scores, point, gradient).gradient()
+    elif call.surrogate._starts_forward:
+        raise ValueError(NO_GRADIENT)
+    if weight is None:
+        raise RuntimeError("The latent point was differentiated, but not through the losses that `loss` returned.")
+    weight = call.structure.widen(weight if gradient is None else weight.to(gradient.dtype))
+    all_count = bool(weight.all())
+    if gradient is not None:
+        gradient = gradient / (weight if all_count else weight.masked_fill(weight == 0, 1))
+    answer = _Label(call, scores, point, gradient).gradient() * weight
+    return answer if all_count else answer.masked_fill(weight == 0, 0)  # where it is 0, the loss may be NaN
+
+
+class _Once(torch.autograd.Function):
+    """A gradient as it is, which refuses to be differentiated in whatever it was computed from."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, *origins: Tensor | None) -> Tensor:
+        return gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        raise RuntimeError(_TWICE)

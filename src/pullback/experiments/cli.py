@@ -97,5 +97,5 @@ def _catalog() -> Table:
     for column in ("kind", "gradient of the scores", "needs", "evaluations"):
         table.add_column(column)
     for name, entry in pb.CATALOG.items():
-        table.add_row(name, entry.kind, entry.formula, entry.needs, entry.evaluations)
+        table.add_row(name, entry.kind, entry.formula, entry.needs_in_words, str(entry.evaluations))
     return table

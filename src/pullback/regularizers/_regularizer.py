@@ -4,13 +4,16 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pullback.structures._structure import LogLinear, MissingCapability, Structure
+from pullback.structures._structure import Structure
 
 
 class Regularizer(ABC):
-    """A convex function Ω on the polytope, which turns scores into a prediction and a label into a loss."""
+    """A convex function Ω on the polytope, which turns scores into a prediction and a label into a loss.
+
+    One that has parameters of its own, such as `Tsallis`, is a `torch.nn.Module` as well.
+    """
 
     @abstractmethod
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
@@ -24,10 +27,6 @@ class Regularizer(ABC):
     def value(self, structure: Structure, point: Tensor) -> Tensor:
         """Ω(point), one number per example, for any point of conv 𝒵."""
 
-    @abstractmethod
-    def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
-        """Scores θ with predict(θ) = point, where a mirror step starts; `scores` are such scores if they are known."""
-
     def conjugate(self, structure: Structure, scores: Tensor) -> Tensor:
         """Ω*(s) = max ⟨s, μ⟩ − Ω(μ), one number per example; its gradient is `predict`."""
         scores = structure.restrict(scores)
@@ -36,6 +35,32 @@ class Regularizer(ABC):
         value = structure.inner(scores, best).detach() - penalty.detach()
         envelope: Tensor = _Envelope.apply(scores, best, value)  # type: ignore[no-untyped-call]
         return envelope - (penalty - penalty.detach())
+
+
+class MirrorMap(Regularizer):
+    """A strictly convex regularizer, over which `Mirror` can step: its prediction can be turned back into scores."""
+
+    @abstractmethod
+    def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
+        """Scores θ with predict(θ) = point, where a mirror step starts; `scores` are such scores if they are known."""
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two regularizers predict the same: one object, or two of one type whose fields are the same.
+
+    A tensor is the same as itself alone, whatever it holds: it may change.
+    """
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, nn.Module):
+        return one == other
+    mine, theirs = vars(one), vars(other)
+    return mine.keys() == theirs.keys() and all(
+        a is theirs[name] or (not (isinstance(a, Tensor) or isinstance(theirs[name], Tensor)) and a == theirs[name])
+        for name, a in mine.items()
+    )
 
 
 class _Envelope(torch.autograd.Function):
@@ -53,13 +78,3 @@ class _Envelope(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (best,) = ctx.saved_tensors
         return gradient.reshape(gradient.shape + (1,) * (best.dim() - gradient.dim())) * best, None, None
-
-
-def log_linear(structure: Structure, what: str) -> LogLinear:
-    """`structure`, which has to have a partition function for `what`."""
-    if not isinstance(structure, LogLinear):
-        raise MissingCapability(
-            f"{what} needs a partition function, and {type(structure).__name__} has none; "
-            "a squared-norm method such as `sparsemap` or `spigot` needs only its argmax."
-        )
-    return structure

@@ -4,25 +4,29 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pullback.regularizers._regularizer import Regularizer, log_linear
-from pullback.structures._structure import Structure
+from pullback.regularizers._regularizer import MirrorMap
+from pullback.structures._structure import LogLinear, Structure, require
 
 
 @dataclass(frozen=True)
-class Entropy(Regularizer):
-    """Ω(μ) = −max H(p) over distributions p with mean μ: marginals (softmax when flat), and the CRF loss."""
+class Entropy(MirrorMap):
+    """Ω(μ) = −max H(p) over distributions p with mean μ: marginals (softmax when flat), and the CRF loss.
+
+    The gradient of Ω at a point μ = marginals(s) is s.  At a part that is exactly 0 its limit is −∞; there, as wherever
+    a part is not in use, the gradient is 0.
+    """
 
     def require(self, structure: Structure) -> None:
-        log_linear(structure, "Entropy")
+        require(structure, LogLinear, "Entropy")
 
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
-        return log_linear(structure, "Entropy").marginals(scores)
+        return require(structure, LogLinear, "Entropy").marginals(scores)
 
     def conjugate(self, structure: Structure, scores: Tensor) -> Tensor:
-        return log_linear(structure, "Entropy").log_partition(scores)
+        return require(structure, LogLinear, "Entropy").log_partition(scores)
 
     def value(self, structure: Structure, point: Tensor) -> Tensor:
-        return -log_linear(structure, "Entropy").maximum_entropy(point)
+        return -require(structure, LogLinear, "Entropy").maximum_entropy(point)
 
     def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
         if scores is None:

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pullback.regularizers._regularizer import Regularizer
+from pullback.regularizers._regularizer import MirrorMap
 from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True)
-class SquaredNorm(Regularizer):
+class SquaredNorm(MirrorMap):
     """Ω(μ) = ½‖μ‖²: SparseMAP (sparsemax when flat), and the SparseMAP loss.
 
     Reference: Niculae et al. (2018).

@@ -1,53 +1,63 @@
 """Tsallis' negative entropy of order α: the prediction is α-entmax."""
 
-from dataclasses import dataclass
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pullback.regularizers._regularizer import Regularizer
-from pullback.structures._structure import MissingCapability, Simplex, Structure
+from pullback.regularizers._options import check_number
+from pullback.regularizers._regularizer import MirrorMap
+from pullback.structures._structure import Simplex, Structure, require
 
 
-@dataclass(frozen=True)
-class Tsallis(Regularizer):
+class Tsallis(MirrorMap, nn.Module):
     """Ω(p) = Σ (pᵅ − p) / (α (α − 1)): α-entmax, between softmax (α = 1) and sparsemax (α = 2); `Categorical` only.
 
-    alpha: a number, or a tensor that broadcasts to the batch and may require grad.
+    alpha: a number, or a tensor that broadcasts to the batch and may require grad; a `Parameter` is trained, saved and
+    moved with the model.
 
-    Reference: Peters, Niculae and Martins (2019).
+    At a part that is exactly 0 the derivative of Ω is −1 / (α (α − 1)).  For α = 1 that limit is −∞: there, as wherever
+    a part is not in use, the gradient is 0.  Reference: Peters, Niculae and Martins (2019).
     """
 
-    alpha: float | Tensor = 1.5
-
-    def __post_init__(self) -> None:
-        if not bool((torch.as_tensor(self.alpha) >= 1).all()):
-            raise ValueError(f"Tsallis: alpha is {self.alpha}; expected numbers ≥ 1.")
+    def __init__(self, alpha: float | Tensor = 1.5) -> None:
+        super().__init__()
+        check_number("Tsallis: alpha", alpha, least=1)
+        self.alpha = alpha
 
     def require(self, structure: Structure) -> None:
-        _simplex(structure)
+        require(structure, Simplex, "Tsallis")
 
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
-        return _simplex(structure).entmax(scores, self.alpha)
+        return require(structure, Simplex, "Tsallis").entmax(scores, self.alpha)
 
     def value(self, structure: Structure, point: Tensor) -> Tensor:
-        alpha = self._order(point)
+        alpha = self._order(structure, point)
+        is_one = alpha == 1
         above = (alpha - 1).clamp_min(torch.finfo(point.dtype).eps)
-        negative = torch.where(alpha == 1, torch.xlogy(point, point), (point**alpha - point) / (alpha * above))
-        return negative.sum(-1)
+        # Each formula is given points at which its own derivative exists, so that the unused one adds no NaN.
+        in_use = (point > 0) & is_one
+        shannon = torch.xlogy(point, torch.where(in_use, point, 1))
+        power = (point ** torch.where(is_one, 2, alpha) - point) / (alpha * above)
+        return torch.where(is_one, shannon, power).flatten(-structure.event_dims).sum(-1)
 
     def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
-        alpha = self._order(point)
+        alpha = self._order(structure, point)
         above = (alpha - 1).clamp_min(torch.finfo(point.dtype).eps)
         return torch.where(alpha == 1, point.log(), point**above / above)
 
-    def _order(self, point: Tensor) -> Tensor:
+    def _order(self, structure: Structure, point: Tensor) -> Tensor:
         """α per example, ready to meet points."""
         alpha = torch.as_tensor(self.alpha, dtype=point.dtype, device=point.device)
-        return alpha if alpha.dim() == 0 else alpha.unsqueeze(-1)
+        return alpha if alpha.dim() == 0 else structure.widen(alpha)
 
+    def extra_repr(self) -> str:
+        return f"shape {tuple(self.alpha.shape)}" if isinstance(self.alpha, Tensor) else f"{self.alpha:g}"
 
-def _simplex(structure: Structure) -> Simplex:
-    if not isinstance(structure, Simplex):
-        raise MissingCapability(f"Tsallis is defined on Categorical; {type(structure).__name__} was given.")
-    return structure
+    def __eq__(self, other: object) -> bool:
+        """Of the same number, or of the same tensor: two tensors may change apart."""
+        if not isinstance(other, Tsallis):
+            return NotImplemented
+        numbers = not (isinstance(self.alpha, Tensor) or isinstance(other.alpha, Tensor))
+        return self.alpha is other.alpha or (numbers and bool(self.alpha == other.alpha))
+
+    def __hash__(self) -> int:
+        return hash(Tsallis)

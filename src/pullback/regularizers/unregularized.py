@@ -17,6 +17,3 @@ class Unregularized(Regularizer):
 
     def value(self, structure: Structure, point: Tensor) -> Tensor:
         return point.new_zeros(structure.batch_shape(point))
-
-    def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
-        raise TypeError("Mirror descent needs a strictly convex regularizer; Unregularized is flat.")

@@ -28,8 +28,8 @@ class Structure(ABC):
 
     Scores have any number of batch dimensions followed by `event_dims` dimensions that index the parts.  A structure is
     immutable; what is particular to a batch (lengths, masks, budgets) are its fields.  A new one needs `argmax` alone:
-    SparseMAP and every estimator that asks for no more follow from it.  `vertices` brings exact estimators, and a
-    faster operation may replace one written here.
+    SparseMAP and every estimator that asks for no more follow from it, and a faster operation may replace one that is
+    written here.  What else a structure can do is told by its base classes: `LogLinear`, `Enumerable`, `KBest`.
     """
 
     offer: ClassVar[str] = "an argmax"
@@ -76,10 +76,6 @@ class Structure(ABC):
             inside = inside[(...,) + (None,) * (len(event) - 1)]
         return self._with_mask(inside, device)
 
-    def vertices(self, event: Sequence[int]) -> Tensor:
-        """Every vertex that some example may take, and possibly others, as zeros and ones: (m, *event)."""
-        raise MissingCapability(f"{type(self).__name__} cannot list its vertices: it has no `vertices`.")
-
     # ---- projections
 
     def sparsemap(self, scores: Tensor) -> Tensor:
@@ -120,15 +116,6 @@ class Structure(ABC):
         return Solution(mixture, found.gap, found.iterations, found.converged)
 
     # ---- vertices
-
-    @final
-    def enumerate(self, shape: Sequence[int]) -> Enumeration:
-        """Every vertex for scores of this shape, and which example each belongs to."""
-        batch, event = self._split(shape)
-        listed = self.vertices(event)
-        belongs = self.contains(listed.reshape(-1, *(1,) * len(batch), *event).expand(-1, *batch, *event))
-        used = belongs.flatten(1).any(1) if batch else belongs
-        return Enumeration(listed[used], belongs[used])
 
     def contains(self, vertices: Tensor) -> Tensor:
         """Whether each of `vertices` (..., *batch, *event) is a vertex for its example: (..., *batch).
@@ -288,6 +275,25 @@ class LogLinear(Structure):
         """Independent vertices drawn from p: (*sample_shape, *batch, *event).  Exact; never requires grad."""
 
 
+class Enumerable(Structure):
+    """A structure that can list its vertices, where they are few."""
+
+    offer = "a list of vertices"
+
+    @abstractmethod
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        """Every vertex that some example may take, and possibly others, as zeros and ones: (m, *event)."""
+
+    @final
+    def enumerate(self, shape: Sequence[int]) -> Enumeration:
+        """Every vertex for scores of this shape, and which example each belongs to."""
+        batch, event = self._split(shape)
+        listed = self.vertices(event)
+        belongs = self.contains(listed.reshape(-1, *(1,) * len(batch), *event).expand(-1, *batch, *event))
+        used = belongs.flatten(1).any(1) if batch else belongs
+        return Enumeration(listed[used], belongs[used])
+
+
 class KBest(Structure):
     """A structure that can list its best vertices in order."""
 
@@ -312,7 +318,7 @@ class KBest(Structure):
 class Simplex(LogLinear):
     """A structure whose vertices are unit vectors, so that α-entmax is defined on it."""
 
-    offer = "unit vectors for vertices"
+    offer = "unit vectors (Categorical)"
 
     @abstractmethod
     def entmax(self, scores: Tensor, alpha: float | Tensor) -> Tensor:

@@ -10,11 +10,11 @@ from torch.nn.functional import logsigmoid, softplus
 from pullback.operators.check import check
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import LogLinear, directly
+from pullback.structures._structure import Enumerable, LogLinear, directly
 
 
 @dataclass(frozen=True, eq=False)
-class Binary(LogLinear):
+class Binary(LogLinear, Enumerable):
     """Independent bits: any subset of the items.
 
     Scores: (..., n); the polytope is the unit cube, and every operation goes bit by bit: marginals σ(s), log-partition

@@ -11,7 +11,7 @@ from pullback.operators.check import check
 from pullback.structures._checks import broadcasts
 from pullback.structures._items import are_subsets
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import KBest, Simplex, directly
+from pullback.structures._structure import Enumerable, KBest, Simplex, directly
 
 _REFUSED = (
     "Categorical: the scores of example {example} contain NaN or +inf, or none is above -inf; "
@@ -20,7 +20,7 @@ _REFUSED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Categorical(Simplex, KBest):
+class Categorical(Simplex, KBest, Enumerable):
     """One of n categories.
 
     Scores: (..., n); the polytope is the simplex, marginals are the softmax and sparsemap is the sparsemax.

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from pullback.operators import chain
 from pullback.structures._slots import Slots
-from pullback.structures._structure import KBest, LogLinear, draw
+from pullback.structures._structure import Enumerable, KBest, LogLinear, draw
 
 _MOST = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class Chain(Slots, LogLinear, KBest):
+class Chain(Slots, LogLinear, KBest, Enumerable):
     """Sequences of n tags out of t.
 
     Scores: (..., n, t, t); scores[..., i, a, b] is that of tag a at position i − 1 and tag b at i.  Of position 0 only

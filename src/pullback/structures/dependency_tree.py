@@ -9,13 +9,13 @@ from torch import Tensor
 
 from pullback.operators import tree_sparsemap, trees
 from pullback.structures._slots import Slots
-from pullback.structures._structure import KBest, LogLinear, draw
+from pullback.structures._structure import Enumerable, KBest, LogLinear, draw
 
 _MOST = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class DependencyTree(Slots, LogLinear, KBest):
+class DependencyTree(Slots, LogLinear, KBest, Enumerable):
     """Trees in which every word has one head: another word, or the root.
 
     Scores: (..., n + 1, n + 1), scores[..., head, modifier]; node 0 is the root.  Column 0 and the diagonal are

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import KBest, LogLinear, Simplex, Structure, directly, require
+from pullback.structures._structure import Enumerable, KBest, LogLinear, Simplex, Structure, directly, require
 
 
 @dataclass(frozen=True, eq=False)
-class Independent(Simplex, KBest):
+class Independent(Simplex, KBest, Enumerable):
     """Copies of a structure that are chosen independently, all for one loss per example.
 
     The last `dims` batch dimensions of the inner structure become dimensions of the parts, as in torch.distributions:
@@ -90,7 +90,7 @@ class Independent(Simplex, KBest):
     # ---- combinations
 
     def vertices(self, event: Sequence[int]) -> Tensor:
-        one = self.structure.vertices(event[self.dims :]).flatten(1)
+        one = require(self.structure, Enumerable, "Independent.enumerate").vertices(event[self.dims :]).flatten(1)
         copies = torch.Size(event[: self.dims]).numel()
         return list_combinations("Independent", [one] * copies).reshape(-1, *event)
 

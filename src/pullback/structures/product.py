@@ -9,11 +9,11 @@ from torch import Tensor
 
 from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import KBest, LogLinear, Structure, directly, require
+from pullback.structures._structure import Enumerable, KBest, LogLinear, Structure, directly, require
 
 
 @dataclass(frozen=True, eq=False)
-class Product(LogLinear, KBest):
+class Product(LogLinear, KBest, Enumerable):
     """Unlike structures that are chosen independently, all for one loss per example.
 
     Scores: (..., parts), those of all blocks one after the other; `pack` makes them, `unpack` gives views back.  It has
@@ -125,7 +125,10 @@ class Product(LogLinear, KBest):
     # ---- combinations
 
     def vertices(self, event: Sequence[int]) -> Tensor:
-        blocks = [structure.vertices(shape).flatten(1) for structure, shape in zip(self.structures, self.shapes)]
+        blocks = [
+            require(structure, Enumerable, "product.enumerate").vertices(shape).flatten(1)
+            for structure, shape in zip(self.structures, self.shapes)
+        ]
         return list_combinations("product", blocks)
 
     def support(self, scores: Tensor) -> Mixture:

@@ -12,11 +12,11 @@ from pullback.operators import subset as subsets
 from pullback.operators.check import check
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import LogLinear, directly
+from pullback.structures._structure import Enumerable, LogLinear, directly
 
 
 @dataclass(frozen=True, eq=False)
-class Subset(LogLinear):
+class Subset(LogLinear, Enumerable):
     """Exactly `k` of the items; `Subset.at_most(k)` and `Subset.between(low, high)` bound the number instead.
 
     Scores: (..., n); the polytope is the part of the unit cube with low ≤ Σμ ≤ high.

@@ -1,0 +1,55 @@
+"""Options as users give them: numbers, and parts by their name.  A mistake is answered in the user's words."""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Part = TypeVar("Part")
+
+
+def check_number(what: str, value: Any, *, least: float = 0.0, above: bool = False, tensors: bool = True) -> None:
+    """`value` is a finite number ≥ `least` (> `least` where `above`), or a tensor of such numbers.
+
+    `what` names the option: "Projected: step_size".
+    """
+    expected = f"expected a finite number {'>' if above else '≥'} {least:g}"
+    if isinstance(value, Tensor) and tensors:
+        if value.dtype == torch.bool or value.is_complex():
+            raise TypeError(f"{what} has dtype {value.dtype}; expected real numbers.")
+        inside = value.isfinite() & (value > least if above else value >= least)
+        if not bool(inside.all()):
+            shown = f"{value.item():g}" if value.numel() == 1 else f"a tensor with {value[~inside].flatten()[0]:g}"
+            raise ValueError(f"{what} is {shown}; {expected}.")
+        return
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{what} is {value!r}; {expected}{' or a tensor of them' if tensors else ''}.")
+    if not math.isfinite(value) or value < least or (above and value == least):
+        raise ValueError(f"{what} is {value}; {expected}.")
+
+
+def check_count(what: str, value: Any) -> None:
+    """`value` is an integer ≥ 1."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{what} is {value!r}; expected an integer ≥ 1.")
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{what} is {value!r}; expected an integer ≥ 1.")
+
+
+def by_name(what: str, name: str, parts: Mapping[str, type[Part]]) -> Part:
+    """The part called `name`, made without arguments, as a configuration file asks for it."""
+    if name not in parts:
+        raise ValueError(f"{what} is {name!r}; expected {among(name, parts)}.")
+    return parts[name]()
+
+
+def among(name: str, names: Iterable[str]) -> str:
+    """`names` as the end of an error, the one nearest to `name` first: "'spigot' perhaps, or one of ste, spigot_ce"."""
+    every = list(names)
+    near = difflib.get_close_matches(str(name), every, n=1)
+    others = ", ".join(other for other in every if other not in near)
+    return f"{near[0]!r} perhaps, or one of {others}" if near else f"one of {others}"

@@ -1,0 +1,114 @@
+"""Options as a new user or a configuration file gives them."""
+
+import numpy
+import pytest
+import torch
+from torch.testing import assert_close
+
+import pullback as pb
+
+METHODS = [pb.ste, pb.spigot, pb.spigot_ce, pb.spigot_eg]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+@pytest.mark.parametrize("given", ["0.5", True, None, 1j, b"1", {"size": 1}, object], ids=repr)
+def test_a_step_size_that_is_no_number_is_named_with_what_was_expected(method, given):
+    with pytest.raises(TypeError, match=r"step_size is .*; expected a finite number ≥ 0 or a tensor") as caught:
+        method(step_size=given)
+    assert repr(given) in str(caught.value)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+def test_step_sizes_in_a_list_are_checked_one_by_one(method):
+    with pytest.raises(TypeError, match=r"step_size\[1\] is '0\.2'; expected a finite number ≥ 0\."):
+        method(step_size=[0.1, "0.2"], steps=2)
+    with pytest.raises(ValueError, match=r"step_size\[0\] is nan; expected a finite number ≥ 0\."):
+        method(step_size=[float("nan"), 0.2], steps=2)
+
+
+@pytest.mark.parametrize("size", [float("nan"), float("inf"), -1.0, torch.tensor(torch.nan)], ids=repr)
+def test_a_step_size_that_is_no_length_is_a_wrong_value(size):
+    with pytest.raises(ValueError, match=r"step_size is (nan|inf|-1\.?0?); expected a finite number ≥ 0"):
+        pb.spigot(step_size=size)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64], ids=str)
+def test_tensors_of_step_sizes_hold_real_numbers(dtype):
+    with pytest.raises(TypeError, match=rf"step_size has dtype {dtype}; expected real numbers"):
+        pb.spigot(step_size=torch.ones(2, dtype=dtype))
+
+
+@pytest.mark.parametrize("steps", ["3", None, True, 1j], ids=repr)
+def test_steps_are_counted_in_integers(steps):
+    with pytest.raises(TypeError, match=r"steps is .*; expected an integer ≥ 1"):
+        pb.spigot(steps=steps)
+
+
+@pytest.mark.parametrize("make", [pb.structured_attention, pb.sparsemap, pb.ste_marginals, pb.sparse_marginalization])
+def test_temperatures_are_positive_numbers(make):
+    for given in ("1", None, True):
+        with pytest.raises(TypeError, match=r"temperature is .*; expected a finite number > 0"):
+            make(temperature=given)
+    for given in (0, -1.0, float("nan"), torch.tensor([1.0, 0.0])):
+        with pytest.raises(ValueError, match=r"temperature is .*; expected a finite number > 0"):
+            make(temperature=given)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("none", pb.NoBaseline),
+        ("running_average", pb.RunningAverage),
+        ("self_critical", pb.SelfCritical),
+        ("leave_one_out", pb.LeaveOneOut),
+    ],
+)
+def test_a_baseline_may_be_given_by_its_name(name, kind):
+    assert type(pb.reinforce(2, baseline=name).baseline) is kind
+
+
+def test_each_estimator_has_a_running_average_of_its_own():
+    assert pb.reinforce(2, "running_average").baseline is not pb.reinforce(2, "running_average").baseline
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("unregularized", pb.Unregularized), ("entropy", pb.Entropy), ("squared_norm", pb.SquaredNorm)],
+)
+def test_the_prediction_of_the_best_vertex_may_be_given_by_its_name(name, kind):
+    assert type(pb.get_estimator("best_vertex", prediction=name).prediction) is kind
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="'spigott' is not in the catalog; expected 'spigot' perhaps, or one of ste,"):
+        pb.get_estimator("spigott")
+    with pytest.raises(ValueError, match="baseline is 'leave_one'; expected 'leave_one_out' perhaps, or one of none,"):
+        pb.reinforce(2, baseline="leave_one")
+    with pytest.raises(ValueError, match="prediction is 'entropie'; expected 'entropy' perhaps"):
+        pb.best_vertex("entropie")
+    with pytest.raises(ValueError, match="baseline is 'xyz'; expected one of none, running_average"):
+        pb.reinforce(2, baseline="xyz")
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(ValueError, match="samples is 0"):
+        pb.reinforce(0)
+    with pytest.raises(TypeError, match="samples is '3'"):
+        pb.reinforce("3")
+    with pytest.raises(TypeError, match="baseline is 3; expected a name such as 'leave_one_out'"):
+        pb.reinforce(2, 3)
+    with pytest.raises(ValueError, match="leave-one-out"):
+        pb.reinforce(1, pb.LeaveOneOut())
+    with pytest.raises(ValueError, match="decay is 2"):
+        pb.RunningAverage(2)
+
+
+def test_numbers_of_numpy_are_numbers():
+    scores = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
+    price = torch.tensor([1.0, 2.0, 3.0])
+    gradients = []
+    for size, steps in ((0.5, 2), (numpy.float32(0.5), numpy.int64(2))):
+        leaf = scores.clone().requires_grad_()
+        pb.spigot(size, steps).loss(pb.Categorical(), leaf, lambda z: (z * price).sum(-1)).sum().backward()
+        gradients.append(leaf.grad)
+    assert_close(*gradients)
