@@ -130,6 +130,16 @@ def test_a_sequence_that_underflows_twice_is_found():
     np.testing.assert_allclose(marginals[0, :n], slow.chain_marginals(scores), rtol=0, atol=1e-13)
 
 
+def test_the_lowest_finite_score_forbids_nothing():
+    lowest = np.finfo(float).min
+    scores = np.zeros((3, 2, 2))
+    scores[1, :, 1] = -np.inf
+    scores[2, 0] = lowest  # the only way on: tag 1, whose score is zero, is not reached
+    value, marginals, _ = run([scores])
+    assert value[0] == lowest
+    np.testing.assert_allclose(marginals[0, :3, 0], [[0.5, 0.5], [0.5, 0.0], [0.5, 0.5]], rtol=1e-15)
+
+
 @pytest.mark.parametrize("low", [-1e3, -1e9, -1e30])
 def test_a_large_negative_score_forbids_like_minus_infinity(low):
     rng = np.random.default_rng(3)

@@ -75,7 +75,7 @@ def _write(n, origin, place, vertex):
 
 @kernel
 def topk(scores, lengths, k, vertices, size, lo, hi):
-    """The k best sequences of each instance, best first, all different: vertices[b, rank], zeros and ones like scores[b].
+    """The k best sequences of each instance, best first, all different: vertices[b, rank] is shaped like scores[b].
 
     scores, lengths and the answer as in `sums`; k ≥ 1.  size[b] says how many there are, fewer than k only if there are
     no more; vertices are zero beyond.  An empty chain has one sequence, all zeros.

@@ -1,8 +1,8 @@
 """Distributions over sequences of tags: log-partition, marginals and their derivative.
 
 p(sequence) ∝ exp of the sum of its scores.  Scores are (batch, n, t, t): scores[·, i, a, b] belongs to tag a at
-position i − 1 and tag b at position i; of position 0 only row 0 is read.  lengths (batch,) say how many positions are in
-use.  Every kernel returns the first instance whose length is not in 0 … n, that has a NaN or +∞ among the scores in
+position i − 1 and tag b at position i; of position 0 only row 0 is read.  lengths (batch,) say how many positions are
+in use.  Every kernel returns the first instance whose length is not in 0 … n, that has a NaN or +∞ among the scores in
 use, or no sequence above −∞; else −1.
 """
 
