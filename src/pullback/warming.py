@@ -21,6 +21,7 @@ from torch import Tensor
 from pullback import kernels
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
+from pullback.structures.chain import Chain
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.oracle import Oracle
 from pullback.structures.subset import Subset
@@ -75,6 +76,8 @@ WORKLOADS = (
     Workload("DependencyTree", lambda: DependencyTree(projective=True), (9, 9), _MIXTURES, "projective"),
     Workload("DependencyTree", DependencyTree, (9, 9), (*_BEST, "topk")),
     Workload("DependencyTree", lambda: DependencyTree(projective=True), (9, 9), (*_BEST, "topk"), "projective"),
+    Workload("Chain", Chain, (6, 3, 3), _MIXTURES),
+    Workload("Chain", Chain, (6, 3, 3), (*_BEST, "topk", *_SUMS)),
     Workload("Categorical", Categorical, (8,), ("entmax", *_BEST, *_MIXTURES, *_SUMS)),
     Workload("Categorical", Categorical, (4096,), ("entmax", *_MIXTURES), "long rows"),
     Workload("Subset", lambda: Subset(2), (8,), _SUMS),
@@ -101,7 +104,7 @@ def warm(*structures: str, processes: int | None = None, progress: bool = True) 
     been compiled already is left alone.  The command `pullback warm` is the same.
     """
     chosen = {_named(name) for name in structures or NAMES}
-    caching = kernels.tools.caching
+    caching = kernels.caching()
     tasks = [task for task, (load, _) in TASKS.items() if load.name in chosen and not caching.is_noted(task)]
     with _shown(len(tasks)) if progress else contextlib.nullcontext(_say_nothing) as tell:
         if tasks:
@@ -137,7 +140,7 @@ def serve() -> None:
         task = line.strip()
         load, dtype = TASKS[task]
         load.run(DTYPES[dtype])
-        kernels.tools.caching.note(task)
+        kernels.caching().note(task)
         print(task, flush=True)
 
 

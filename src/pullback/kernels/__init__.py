@@ -10,9 +10,16 @@ import functools
 import importlib
 import importlib.util
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from pullback.kernels._numba import load_numba
+
+
+def caching() -> ModuleType:
+    """The module that keeps compiled kernels on disk."""
+    load_numba()
+    return importlib.import_module(f"{__name__}.tools.caching")
 
 
 class LazyKernel:

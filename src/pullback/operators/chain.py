@@ -18,7 +18,7 @@ def _refusal(example: str, scores: Any, lengths: Any, *_: Any) -> str:
     return f"Chain: {example} has no sequence of tags whose scores are all above -inf within its mask."
 
 
-_OPTIONS = {"work": lambda scores, *_: float(scores[0].size), "refusal": _refusal}
+_OPTIONS: dict[str, Any] = {"work": lambda scores, *_: float(scores[0].size), "refusal": _refusal}
 
 argmax = kernel_operator(f"chain_argmax({_SCORES}) -> best[n, t, t]", kernels.chain.argmax, **_OPTIONS)
 log_partition = kernel_operator(f"chain_log_partition({_SCORES}) -> value[]", kernels.chain.log_partition, **_OPTIONS)

@@ -48,11 +48,11 @@ OPTIONS: dict[str, Any] = {
 
 
 def _cubic(scores: Array, *_: Any) -> float:
-    return float(scores.shape[-1] ** 3)
+    return float(scores.shape[-1]) ** 3
 
 
 def _quadratic(scores: Array, *_: Any) -> float:
-    return 4.0 * scores.shape[-1] ** 2
+    return 4 * float(scores.shape[-1]) ** 2
 
 
 # ---- trees come from the kernels as heads
