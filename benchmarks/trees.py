@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 import pullback as pb
+from pullback.operators import tree_sparsemap
+from pullback.operators import trees as tree_operators
 
 from ._harness import (
     OURS,
@@ -264,10 +266,11 @@ def peaked() -> Iterator[Figure]:
 def _against_active_set(trees: pb.DependencyTree, scores: Tensor) -> Times:
     """SparseMAP against the vertex active set alone, which is what `support` and projective trees use."""
     lengths = torch.full(scores.shape[:1], scores.shape[-1] - 1) if trees.lengths is None else trees.lengths
-    start = torch.empty(len(scores), 0, scores.shape[-1], dtype=torch.int16)
+    start = torch.empty(len(scores), 0, scores.shape[-1], dtype=torch.int32)
+    limits = (1e-12, 10_000, 8 * scores.shape[-1])
 
     def active_set() -> Tensor:
-        return torch.ops.pullback.tree_mixture(scores, lengths, start, False, trees.single_root, 1e-12)[0]
+        return tree_operators.any_order.mixture(scores, lengths, trees.single_root, start, *limits)[0]
 
     agree(trees.sparsemap(scores), active_set(), "sparsemap", 1e-3)
     return take_turns({OURS: lambda: trees.sparsemap(scores), "active set": active_set})
@@ -278,6 +281,21 @@ def _milliseconds(trees: pb.Structure, words: int, scale: float, at_most: float)
     times = take_turns({OURS: lambda: trees.sparsemap(scores)})
     size = f"4 × {words} words, scale {scale:g}"
     return Figure(size, times.median(OURS) / 4, "s/sentence", at_most=at_most, times={OURS: times.median(OURS)})
+
+
+@case("trees.flat")
+def flat() -> Iterator[Figure]:
+    """SparseMAP where scores are nearly equal, as at initialization, and where cuts meet a ring of rivals."""
+    for words, scale in itertools.product((25, 40), (0.0, 0.01)):
+        scores = random_scores(2, words, scale)
+        times = take_turns({OURS: lambda: pb.DependencyTree(projective=True).sparsemap(scores)}, rounds=(2, 5))
+        yield absolute(times, size=f"projective, {words} words, scale {scale:g}", per=2, unit="s/sentence")
+    for words in (100, 400):
+        ring = torch.eye(words + 1)
+        noise = 0.01 * random_scores(1, words)[0]
+        scores = 5 * (ring.roll(1, 1) + ring.roll(-1, 1)) + noise
+        times = take_turns({OURS: lambda: pb.DependencyTree().sparsemap(scores)}, rounds=(1, 3))
+        yield absolute(times, size=f"non-projective, every word between two rivals, {words} words", unit="s/sentence")
 
 
 @case("trees.parser")
@@ -301,13 +319,13 @@ def parser() -> Iterator[Figure]:
 
 def _learned(trees: pb.DependencyTree, scores: Tensor, size: str) -> Figure:
     """Time per sentence, with how many trees mix; non-projective ones also against the active set."""
-    note = f"gap {_gap(trees, scores):.0e}; {trees.project(scores).count.double().mean():.1f} trees mix"
+    note = f"gap {_gap(trees, scores):.0e}; {trees.solve(scores).mixture.size.double().mean():.1f} trees mix"
     if trees.projective:
         times = take_turns({OURS: lambda: trees.sparsemap(scores)})
         return absolute(times, size=size, per=len(scores), unit="s/sentence", note=note)
     times = _against_active_set(trees, scores)
-    _, sets, _, count = torch.ops.pullback.tree_project(scores, trees.lengths, trees.single_root)
-    by_cuts = count == 0
+    _, sets, _, size_by_trees = tree_sparsemap.project(scores, trees.lengths, trees.single_root)
+    by_cuts = size_by_trees == 0
     note = f"{1e6 * times.median(OURS) / len(scores):.0f} µs/sentence; {note}; {by_cuts.double().mean():.0%} by cuts"
     if by_cuts.any():
         note += f", {(sets[by_cuts] != 0).any(-1).sum(-1).double().mean():.1f} of them active"
