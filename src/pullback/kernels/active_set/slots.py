@@ -95,7 +95,10 @@ def _advantage(numbers, vertex, other):
 
 @inner
 def _introduce(scores, slots, active, count):
-    """Writes the inner products of vertex `count` with those up to itself; returns its score relative to the first's."""
+    """Writes the inner products of vertex `count` with those before it and itself; returns its score.
+
+    The score is relative to the first's, which keeps digits.
+    """
     vertices, factor = active.vertices, active.factor
     for t in range(count + 1):
         factor[count, t] = _common(vertices[t, :slots], vertices[count, :slots])
@@ -309,7 +312,7 @@ def mixture_over(workspace, load, best, worth=nothing):
             if slots < 0:
                 return b
             parts.rest[:] = parts.scores
-            active, count = begin(parts, own, n, slots, start[b], False, active)
+            active, count = begin(parts, own, n, slots, start[b], n == 0, active)
             active, size[b], gap[b], iterations[b] = project(
                 parts, rest, own, n, slots, options, tolerance, max_iterations, active, count
             )
