@@ -22,8 +22,8 @@ lint: .venv/.installed-dev+experiments  ## style, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/.installed-bench  ## measure against the peers; CASES="trees simplex.entmax" selects, DATA=folder for trees.parser
-	$(BIN)/python -m benchmarks $(CASES) $(if $(DATA),--data $(DATA))
+bench: .venv/.installed-bench  ## measure against the peers; CASES="trees simplex.entmax" selects, DATA=folder for trees.parser, BASE=old/src for start_up
+	$(BIN)/python -m benchmarks $(CASES) $(if $(DATA),--data $(DATA)) $(if $(BASE),--base $(BASE))
 
 docs: .venv/.installed-docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -22,10 +22,13 @@ def main() -> int:
     parser.add_argument(
         "--data", metavar="FOLDER", help="a treebank, *-ud-train.conllu and *-ud-dev.conllu, for trees.parser"
     )
+    parser.add_argument("--base", metavar="SRC", help="the `src` of an older checkout, for start_up.against_base")
     parser.add_argument("--list", action="store_true", help="name the cases and leave")
     options = parser.parse_args()
     if options.data:
         os.environ["PULLBACK_BENCH_DATA"] = options.data
+    if options.base:
+        os.environ["PULLBACK_BENCH_BASE"] = options.base
 
     _register_cases()
     console = Console(width=None if sys.stdout.isatty() else 180)

@@ -15,11 +15,11 @@ IMPORT = "import time, torch; start = time.perf_counter(); import pullback; prin
 
 FIRST_CALL = """
 import time, torch, pullback as pb
-scores = torch.randn({shape})
+scores = torch.randn({shape}, requires_grad={differentiated})
 torch.softmax(scores.flatten(), 0)  # torch's own first call is not ours
-start = time.perf_counter()
+start = time.{clock}()
 {call}
-print(time.perf_counter() - start)
+print(time.{clock}() - start)
 """
 
 _TREE = "3, 9, 9"
@@ -34,6 +34,17 @@ CALLS = {
     "projective argmax": (_TREE, "pb.DependencyTree(projective=True).argmax(scores)"),
     "projective marginals": (_TREE, "pb.DependencyTree(projective=True).marginals(scores)"),
     "projective sparsemap": (_TREE, "pb.DependencyTree(projective=True).sparsemap(scores)"),
+}
+_SPIGOT = "pb.spigot().loss({trees}, scores, lambda z: z.sum((-1, -2))).sum().backward()"
+TRAINING = {
+    f"{kind}{name}": call.format(trees=trees)
+    for kind, trees in {"": "pb.DependencyTree()", "projective ": "pb.DependencyTree(projective=True)"}.items()
+    for name, call in {
+        "argmax": "{trees}.argmax(scores)",
+        "sparsemap": "{trees}.sparsemap(scores).square().sum().backward()",
+        "marginals": "{trees}.marginals(scores).square().sum().backward()",
+        "spigot": _SPIGOT,
+    }.items()
 }
 
 
@@ -58,9 +69,30 @@ def importing() -> Iterator[Figure]:
 def first_call() -> Iterator[Figure]:
     """The first call of a kernel with an empty cache, as on a new machine, and in later processes."""
     for name, (shape, call) in CALLS.items():
-        program = FIRST_CALL.format(shape=shape, call=call)
+        program = FIRST_CALL.format(shape=shape, call=call, clock="perf_counter", differentiated=False)
         with tempfile.TemporaryDirectory() as cache:
             cold = _seconds_of(program, NUMBA_CACHE_DIR=cache)
             warm = statistics.median(_seconds_of(program, NUMBA_CACHE_DIR=cache) for _ in range(3))
         yield Figure(f"{name}, new machine", cold, "s", at_most=15.0, times={OURS: cold})
         yield Figure(f"{name}, later process", warm, "s", at_most=0.5, times={OURS: warm})
+
+
+@case("start_up.against_base")
+def against_base() -> Iterator[Figure]:
+    """The first step of training on a new machine, in processor time, against an older checkout (--base)."""
+    base = os.environ.get("PULLBACK_BENCH_BASE")
+    if base is None:
+        yield Figure("trees, new machine", None, "of the time", "base", at_most=0.65, note="needs --base")
+        return
+    for name, call in TRAINING.items():
+        program = FIRST_CALL.format(shape=_TREE, call=call, clock="process_time", differentiated=True)
+        rounds = [(_cold(program), _cold(program, PYTHONPATH=base)) for _ in range(3)]
+        ratio = statistics.median(ours / theirs for ours, theirs in rounds)
+        times = {OURS: min(ours for ours, _ in rounds), "base": min(theirs for _, theirs in rounds)}
+        yield Figure(f"{name}, new machine", ratio, "of the time", "base", at_most=0.65, times=times)
+
+
+def _cold(program: str, **environment: str) -> float:
+    """Seconds of a first call with an empty cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        return _seconds_of(program, NUMBA_CACHE_DIR=cache, **environment)

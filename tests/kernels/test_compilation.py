@@ -1,8 +1,10 @@
 """How kernels are compiled and kept: linked into wholes, found again on disk, compiled again when a file is bad."""
 
+import inspect
 import logging
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -13,12 +15,12 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-import torch
 
 from pullback import kernels
 from pullback.kernels import _numba
 from pullback.kernels.tools import caching, compilation, inner, kernel, summing
-from pullback.warming import WORKLOADS
+
+FOLDERS = ("simplex", "subset", "trees", "projective_trees", "tree_cuts", "active_set")
 
 
 def square(x):
@@ -108,33 +110,45 @@ def test_an_inner_function_refuses_what_it_cannot_compile():
         linked_square()
 
 
-def test_what_the_library_calls_from_python_is_a_kernel(monkeypatch):
-    """Otherwise it would not be kept on disk, and every process would compile it again."""
-    find = compilation._Function.whole.func
-    called = []
-
-    def whole(function):
-        called.append((function.py_func.__module__, function.py_func.__qualname__, function.keep))
-        return find(function)
-
-    spy = compilation.functools.cached_property(whole)
-    spy.__set_name__(compilation._Function, "whole")
-    monkeypatch.setattr(compilation._Function, "whole", spy)
-    _forget_wholes()
-    for workload in WORKLOADS:
-        workload.run(torch.float64)
-    assert len(called) > 20
-    assert [name for *name, keep in called if not keep] == []
-
-
-def _forget_wholes():
-    """Lets every kernel that is loaded be met as if for the first time."""
-    for folder in ("simplex", "subset", "trees", "projective_trees", "tree_cuts", "active_set"):
+def compiled_functions():
+    """Every function of the library that Numba compiles, under its name."""
+    for folder in FOLDERS:
         getattr(kernels, folder)
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith("pullback.kernels.")]
-    for function in {f for module in modules for f in vars(module).values() if isinstance(f, compilation._Function)}:
-        function.__dict__.pop("whole", None)
-        function._clear()
+    modules = [(name, module) for name, module in sys.modules.items() if name.startswith("pullback.kernels.")]
+    return {
+        f"{name}.{key}": value
+        for name, module in modules
+        for key, value in vars(module).items()
+        if isinstance(value, compilation._Function)
+    }
+
+
+def test_what_structures_call_is_a_kernel():
+    """Otherwise it would not be kept on disk, and every process would compile it again."""
+    rooms = [path for path in caching.SOURCES.parent.rglob("*.py") if caching.SOURCES not in path.parents]
+    text = "\n".join(path.read_text("utf-8") for path in rooms)
+    called = {getattr(getattr(kernels, folder), name) for folder, name in re.findall(r"\bkernels\.(\w+)\.(\w+)", text)}
+    entries = [function for function in called if isinstance(function, compilation._Function)]
+    assert len(entries) > 15
+    assert [function for function in entries if not function.keep] == []
+
+
+def test_what_takes_a_range_of_instances_is_a_kernel():
+    ranges = {
+        name: function
+        for name, function in compiled_functions().items()
+        if list(inspect.signature(function.py_func).parameters)[-2:] == ["lo", "hi"]
+    }
+    assert len(ranges) > 25
+    assert [name for name, function in ranges.items() if not function.keep] == []
+
+
+def test_what_functions_in_plain_python_call_is_a_kernel():
+    for name, module in list(sys.modules.items()):
+        if name.startswith("pullback.kernels.") and ".tools" not in name:
+            for plain in filter(inspect.isfunction, vars(module).values()):
+                called = [plain.__globals__.get(used) for used in plain.__code__.co_names]
+                assert all(f.keep for f in called if isinstance(f, compilation._Function)), plain
 
 
 # ---- on disk

@@ -27,6 +27,38 @@ from pullback.kernels.tools.caching import keep_on_disk
 TRIED = ((0, 61), (0, 68))  # the first and the last version of Numba that links functions as we expect
 
 
+class _Flags(Flags):
+    """Numba's options for one function, looked up more quickly: Numba compares them thousands of times.
+
+    A copy is what functions met inside this one see: to them it makes no difference how this one is compiled, so
+    that Numba's own functions are compiled once for all of ours.
+    """
+
+    def __init__(self, copy_from=None):
+        super().__init__(copy_from)
+        self._asked, self._answer = None, None
+
+    def copy(self):
+        seen = super().copy()
+        for name in ("no_compile", "no_cpython_wrapper", "no_cfunc_wrapper"):
+            seen.discard(name)
+        return seen
+
+    def values(self):
+        if self._asked != self._values:
+            self._asked, self._answer = dict(self._values), super().values()
+        return self._answer
+
+    def __eq__(self, other):
+        return self is other or super().__eq__(other)
+
+    def __hash__(self):
+        return _HASH
+
+
+_HASH = hash(Flags())  # it does not depend on the values
+
+
 class _LinkedLibrary(JITCodeLibrary):
     """The code of a function that only kernels call: never optimized nor translated by itself."""
 
@@ -55,6 +87,10 @@ class _Whole(CPUDispatcher):
 
     called = None
 
+    def __init__(self, *args, **kws):
+        super().__init__(*args, **kws)
+        self._compiler._customize_flags = _Flags
+
     def add_overload(self, cres):
         super().add_overload(cres)
         self.called._insert([arg._code for arg in cres.signature.args], cres.entry_point, cres.objectmode)
@@ -64,6 +100,10 @@ class _Function(CPUDispatcher):
     """A function that is linked into the kernels that call it, and compiled as a whole when Python calls it."""
 
     keep = False
+
+    def __init__(self, *args, **kws):
+        super().__init__(*args, **kws)
+        self._compiler._customize_flags = _Flags
 
     def add_overload(self, cres):
         code = object()  # what kernels find the function by; there is nothing that Python could call

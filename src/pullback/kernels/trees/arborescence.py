@@ -72,18 +72,17 @@ def transpose(scores, n, enter):
 
 
 @inner
-def _best_head(row, single_root):
-    """The head of the best arc in `row` and its value; the root's arc only without another if `single_root`."""
-    words = row[1:]
+def _best_head(enter, slot, n, single_root):
+    """The head of the best arc into a slot and its value; the root's arc only without another if `single_root`."""
     best = -np.inf
-    for i in range(words.shape[0]):
-        best = fmax(words[i], best)
-    if best == -np.inf or (row[0] >= best and not single_root):
-        return 0, row[0]
-    i = 0
-    while words[i] != best:
-        i += 1
-    return i + 1, best
+    for head in range(1, n + 1):
+        best = fmax(enter[slot, head], best)
+    if best == -np.inf or (enter[slot, 0] >= best and not single_root):
+        return 0, enter[slot, 0]
+    head = 1
+    while enter[slot, head] != best:
+        head += 1
+    return head, best
 
 
 @inner
@@ -97,25 +96,27 @@ def _merge(row, names, other, other_names, value):
 
 
 @inner
-def _contract(work, n, length, target, count):
+def _contract(enter, into, slot, node, value, path, parent, n, length, target, count):
     """Makes node `count` of the cycle path[…:length] that starts at `target`, in the slot of `target`.
 
     Returns the length of the path that is left, which ends in the new node.
     """
-    enter, into, slot, node, value = work.enter, work.into, work.slot, work.node, work.value
     row, names = enter[target, : n + 1], into[target, : n + 1]
     for head in range(n + 1):
         row[head] -= value[target]
     if node[target] <= n:
-        names[:] = target
-    work.parent[node[target]] = count
-    while work.path[length - 1] != target:
+        for head in range(n + 1):
+            names[head] = target
+    parent[node[target]] = count
+    while path[length - 1] != target:
         length -= 1
-        member = work.path[length]
+        member = path[length]
+        other, other_names = enter[member, : n + 1], into[member, : n + 1]
         if node[member] <= n:
-            into[member, : n + 1] = member
-        _merge(row, names, enter[member, : n + 1], into[member, : n + 1], value[member])
-        work.parent[node[member]] = count
+            for head in range(n + 1):
+                other_names[head] = member
+        _merge(row, names, other, other_names, value[member])
+        parent[node[member]] = count
         for word in range(1, n + 1):
             if slot[word] == member:
                 slot[word] = target
@@ -127,23 +128,32 @@ def _contract(work, n, length, target, count):
 
 
 @inner
-def _open(work, count, heads):
+def _open(chosen, parent, opened, count, heads):
     """Reads the tree off the contraction: whoever enters a node decides for all the nodes down to the word entered."""
-    work.opened[:count] = False
+    for node in range(count):
+        opened[node] = False
     for node in range(count - 1, 0, -1):
-        if not work.opened[node]:
-            head, modifier = work.chosen[node]
-            heads[modifier] = head
-            inner = modifier
-            while inner != node:
-                work.opened[inner] = True
-                inner = work.parent[inner]
+        if not opened[node]:
+            modifier = chosen[node, 1]
+            heads[modifier] = chosen[node, 0]
+            inside = modifier
+            while inside != node:
+                opened[inside] = True
+                inside = parent[inside]
+
+
+@inner
+def _root_arcs(heads, n):
+    count = 0
+    for word in range(1, n + 1):
+        count += heads[word] == 0
+    return count
 
 
 @inner
 def arborescence(work, n, single_root, heads):
     """Writes the best tree for the arcs in `work.enter`, which it uses up; False if there is none."""
-    enter, slot, node, state, path = work.enter, work.slot, work.node, work.state, work.path
+    enter, into, slot, node, value, state, path, chosen, parent, opened = work  # functions get arrays: compiles faster
     for word in range(n + 1):
         slot[word] = node[word] = word
         state[word] = _NEW
@@ -156,12 +166,12 @@ def arborescence(work, n, single_root, heads):
         state[start] = _ON_PATH
         while True:
             last = path[length - 1]
-            head, best = _best_head(enter[last, : n + 1], single_root)
+            head, best = _best_head(enter, last, n, single_root)
             if best == -np.inf:
                 return False
-            work.value[last] = best
-            work.chosen[node[last], 0] = head
-            work.chosen[node[last], 1] = work.into[last, head] if node[last] > n else last
+            value[last] = best
+            chosen[node[last], 0] = head
+            chosen[node[last], 1] = into[last, head] if node[last] > n else last
             target = slot[head]
             if state[target] == _FINISHED:
                 break
@@ -170,12 +180,12 @@ def arborescence(work, n, single_root, heads):
                 path[length] = target
                 length += 1
             else:
-                length = _contract(work, n, length, target, count)
+                length = _contract(enter, into, slot, node, value, path, parent, n, length, target, count)
                 count += 1
         for i in range(length):
             state[path[i]] = _FINISHED
-    _open(work, count, heads)
-    return not single_root or np.sum(heads[1 : n + 1] == 0) == 1
+    _open(chosen, parent, opened, count, heads)
+    return not single_root or _root_arcs(heads, n) == 1
 
 
 @kernel
@@ -189,7 +199,8 @@ def argmax(scores, lengths, single_root, heads, lo, hi):
     work = workspace(scores.shape[1])
     for b in range(lo, hi):
         n = lengths[b]
-        heads[b] = 0
+        for word in range(heads.shape[1]):
+            heads[b, word] = 0
         if not transpose(scores[b], n, work.enter):
             return b
         if n > 0 and not arborescence(work, n, single_root, heads[b]):
