@@ -609,6 +609,43 @@ def test_extra_evaluations_replay_the_random_numbers_of_the_main_pass_and_leave_
     assert all(torch.equal(mask, masks[0]) for mask in masks)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the compiler's own
+@pytest.mark.parametrize("name", ["ste", "spigot_eg"])
+def test_a_compiled_training_step_gives_the_eager_gradient(name):
+    """The pull-back itself stays outside of the graph."""
+    torch.compiler.reset()
+    price = torch.linspace(-1, 1, 5, dtype=F64)
+
+    def losses(scores):
+        return make(name).loss(SUBSET.structure, scores, lambda point: (point * price).square().sum(-1))
+
+    gradients = []
+    for function in (losses, torch.compile(losses, backend="aot_eager")):
+        scores = SUBSET.scores().requires_grad_()
+        function(scores).sum().backward()
+        gradients.append(scores.grad)
+    assert_close(*gradients)
+
+
+@pytest.mark.parametrize("name", ["structured_attention", "ste_sparsemap"])
+def test_a_relaxation_compiles_whole_inside_a_model(name):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.estimator = make(name)
+
+        def forward(self, scores):
+            return self.estimator.loss(SUBSET.structure, scores, lambda point: (point - 0.3).square().sum(-1))
+
+    torch.compiler.reset()
+    model, gradients = Model(), []
+    for function in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
+        scores = SUBSET.scores().requires_grad_()
+        function(scores).sum().backward()
+        gradients.append(scores.grad)
+    assert_close(*gradients)
+
+
 # ---- calling an estimator
 
 

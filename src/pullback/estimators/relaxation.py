@@ -12,22 +12,20 @@ from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._structure import Structure
 
 
-class Relaxation(Estimator, nn.Module):
+class Relaxation(nn.Module, Estimator):
     """Decode from a regularizer's prediction and differentiate it.
 
-    μ = regularizer.predict(s / temperature),  gradient = J(s)ᵀ ∇L.  With `forward` the decoder sees another point and
-    the Jacobian stays that of μ: straight-through.  `temperature` is a number, or a tensor with one for each example;
-    it may require grad, and a `Parameter` is trained, saved and moved with the model.
+    μ = regularizer.predict(s / temperature),  gradient = J(s)ᵀ ∇L.  With `decodes_from` the decoder sees the prediction
+    of another regularizer, and the Jacobian stays that of μ: straight-through.  `temperature` is a number, or a tensor
+    with one for each example; it may require grad, and a `Parameter` is trained, saved and moved with the model.
     """
 
-    forward: Regularizer | None  # type: ignore[assignment]  # of a module: here what the decoder sees
-
     def __init__(
-        self, regularizer: Regularizer, temperature: float | Tensor = 1.0, forward: Regularizer | None = None
+        self, regularizer: Regularizer, temperature: float | Tensor = 1.0, decodes_from: Regularizer | None = None
     ) -> None:
         super().__init__()
         check_number("Relaxation: temperature", temperature, above=True)
-        self.regularizer, self.temperature, self.forward = regularizer, temperature, forward
+        self.regularizer, self.temperature, self.decodes_from = regularizer, temperature, decodes_from
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
         return follow(structure, downstream, self(structure, scores))
@@ -36,15 +34,15 @@ class Relaxation(Estimator, nn.Module):
     def evaluations(self) -> int:
         return 1
 
-    def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
+    def forward(self, structure: Structure, scores: Tensor) -> Tensor:
         """The point; its gradient is linear in what arrives, so it means the same however losses are weighted."""
         relaxed = self.regularizer.predict(structure, cooled(structure, scores, self.temperature))
-        if self.forward is None:
+        if self.decodes_from is None:
             return relaxed
-        return self.forward.predict(structure, scores.detach()) + (relaxed - relaxed.detach())
+        return self.decodes_from.predict(structure, scores.detach()) + (relaxed - relaxed.detach())
 
     def extra_repr(self) -> str:
-        return f"{self.regularizer}, temperature={self.temperature}, forward={self.forward}"
+        return f"{self.regularizer}, temperature={self.temperature}, decodes_from={self.decodes_from}"
 
 
 def structured_attention(temperature: float | Tensor = 1.0) -> Relaxation:
@@ -77,7 +75,7 @@ def ste_marginals(temperature: float | Tensor = 1.0) -> Relaxation:
 
     Decodes from argmax(s),  gradient = Cov(z) ∇L(argmax(s)) / T.
     """
-    return Relaxation(Entropy(), temperature, forward=Unregularized())
+    return Relaxation(Entropy(), temperature, decodes_from=Unregularized())
 
 
 def ste_sparsemap(temperature: float | Tensor = 1.0) -> Relaxation:
@@ -85,4 +83,4 @@ def ste_sparsemap(temperature: float | Tensor = 1.0) -> Relaxation:
 
     Decodes from argmax(s),  gradient = J ∇L(argmax(s)) / T, J the projection onto the face of sparsemap(s / T).
     """
-    return Relaxation(SquaredNorm(), temperature, forward=Unregularized())
+    return Relaxation(SquaredNorm(), temperature, decodes_from=Unregularized())

@@ -62,7 +62,7 @@ def evaluate(model: pb.LatentStructureModel, split: clusters.Split) -> dict[str,
         "accuracy": _share(argmax == split.y),
         "v_measure": float(v_measure_score(split.z.numpy(), model.latent(split.x).argmax(-1).numpy())),
     }
-    if isinstance(model.estimator, pb.Relaxation) and model.estimator.forward is None:
+    if isinstance(model.estimator, pb.Relaxation) and model.estimator.decodes_from is None:
         point = model.estimator(model.structure_of(split.x), model.encoder(split.x))
         measures["relaxed_accuracy"] = _share(model.decoder(split.x, point).argmax(-1) == split.y)
     model.train()
