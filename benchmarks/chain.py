@@ -95,7 +95,7 @@ def sparsemap() -> Iterator[Figure]:
             scores = random_scores(*shape, scale)
             lengths = torch.full(shape[:1], shape[1])
             start = torch.empty(shape[0], 0, shape[1], dtype=torch.int32)
-            active_set = lambda: operators.mixture(scores, lengths, start, 1e-10, 10_000, 2000)[0]
+            active_set = lambda: operators.sequences.mixture(scores, lengths, start, 1e-10, 10_000, 2000)[0]
             agree(chain.sparsemap(scores), active_set(), "sparsemap", 1e-4)
             times = take_turns({OURS: lambda: chain.sparsemap(scores), ACTIVE_SET: active_set}, rounds=(2, 15))
             note = f"{1e6 * times.median(OURS) / shape[0]:.0f} µs/sequence"

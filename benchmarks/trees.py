@@ -270,7 +270,7 @@ def _against_active_set(trees: pb.DependencyTree, scores: Tensor) -> Times:
     limits = (1e-12, 10_000, 8 * scores.shape[-1])
 
     def active_set() -> Tensor:
-        return tree_operators.any_order.mixture(scores, lengths, trees.single_root, start, *limits)[0]
+        return tree_operators.trees.mixture(scores, lengths, trees.single_root, start, *limits)[0]
 
     agree(trees.sparsemap(scores), active_set(), "sparsemap", 1e-3)
     return take_turns({OURS: lambda: trees.sparsemap(scores), "active set": active_set})

@@ -38,7 +38,7 @@ def run(sentences, single_root, directions=None, dtype=np.float64, lo=0, hi=None
     hi = len(sentences) if hi is None else hi
     before = scores.copy()
     assert inside_outside.log_partition(scores, lengths, single_root, alone, lo, hi) == -1
-    assert inside_outside.log_partition_and_marginals(scores, lengths, single_root, value, marginals, lo, hi) == -1
+    assert inside_outside.partition(scores, lengths, single_root, value, marginals, lo, hi) == -1
     np.testing.assert_array_equal(alone, value)
     if directions is not None:
         g = np.array([padded(d, size) for d in directions]).astype(dtype)
@@ -167,7 +167,7 @@ def test_an_instance_without_trees_or_with_nan_scores_is_named(single_root):
         value, out, heads = np.empty(3), np.empty_like(scores), np.empty((3, 1, 4), np.int64)
         g = np.ones_like(scores)
         assert inside_outside.log_partition(scores, lengths, single_root, value, 0, 3) == 1
-        assert inside_outside.log_partition_and_marginals(scores, lengths, single_root, value, out, 0, 3) == 1
+        assert inside_outside.partition(scores, lengths, single_root, value, out, 0, 3) == 1
         assert inside_outside.hessian_product(scores, lengths, single_root, g, out, 0, 3) == 1
         assert inside_outside.sample(scores, lengths, single_root, lengths, heads, 0, 3) == 1
         assert inside_outside.log_partition(scores, lengths, single_root, value, 2, 3) == -1

@@ -15,7 +15,7 @@ def solve(scores, single_root):
     """Log-partition and marginals of one matrix; None if the kernels say there is no tree."""
     lengths = np.array([len(scores) - 1])
     alone, value, marginals = np.full(1, np.nan), np.full(1, np.nan), np.full((1, *scores.shape), np.nan)
-    bad = matrix_tree.log_partition_and_marginals(scores[None], lengths, single_root, value, marginals, 0, 1)
+    bad = matrix_tree.partition(scores[None], lengths, single_root, value, marginals, 0, 1)
     assert matrix_tree.log_partition(scores[None], lengths, single_root, alone, 0, 1) == bad
     if bad == 0:
         return None
@@ -64,7 +64,7 @@ def test_twelve_digits_survive_any_scale(n, density, single_root, scale):
         scores = random_scores(random, n, scale, density)
         chain = [0, *(1 + random.permutation(n))]  # one tree is allowed at least
         scores[chain[:-1], chain[1:]] = random.standard_normal(n) * scale
-        value, marginals = reference.log_partition_and_marginals(scores, single_root, 40 + int(2.5 * scale))
+        value, marginals = reference.partition(scores, single_root, 40 + int(2.5 * scale))
         found = solve(scores, single_root)
         assert abs(float((found[0] - value) / value)) < 1e-12
         np.testing.assert_allclose(found[1], marginals, atol=1e-14 * max(scale, n))
@@ -239,7 +239,7 @@ def test_slopes_that_are_errors_of_rounding_are_not_multiplied():
 )
 def test_a_product_of_pivots_that_leaves_the_range_is_not_lifted_back(scores):
     scores = np.array(scores, float)
-    value, marginals = reference.log_partition_and_marginals(scores, True, 3000)
+    value, marginals = reference.partition(scores, True, 3000)
     found = solve(scores, True)
     assert abs(float((found[0] - value) / value)) < 1e-15
     np.testing.assert_allclose(found[1], marginals, atol=1e-12)
@@ -265,7 +265,7 @@ def test_a_padded_batch_agrees_with_its_sentences_alone_bit_for_bit(single_root,
         before = scores.copy()
         common = (scores, lengths, single_root)
         assert matrix_tree.log_partition(*common, alone, lo, hi) == -1
-        assert matrix_tree.log_partition_and_marginals(*common, value, marginals, lo, hi) == -1
+        assert matrix_tree.partition(*common, value, marginals, lo, hi) == -1
         assert matrix_tree.linearize(*common, value, marginals, weights, slopes, lo, hi) == -1
         assert matrix_tree.hessian_product(*common, g, product, lo, hi) == -1
         assert matrix_tree.hessian_product_at(*common, weights, slopes, g, product_at, lo, hi) == -1
@@ -295,7 +295,7 @@ def test_the_first_instance_that_cannot_be_solved_is_named(single_root):
 
     def failures():
         yield matrix_tree.log_partition(scores, lengths, single_root, value, 0, 7)
-        yield matrix_tree.log_partition_and_marginals(scores, lengths, single_root, value, marginals, 0, 7)
+        yield matrix_tree.partition(scores, lengths, single_root, value, marginals, 0, 7)
         yield matrix_tree.hessian_product(scores, lengths, single_root, scores, out, 0, 7)
 
     assert set(failures()) == {-1}

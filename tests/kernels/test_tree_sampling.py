@@ -68,7 +68,7 @@ def test_long_samples_have_the_marginals_as_frequencies(single_root, scale):
     n, count = 30, 4000
     scores = np.random.default_rng(0).standard_normal((n + 1, n + 1)) * scale
     value, marginals = np.empty(1), np.empty((1, n + 1, n + 1))
-    matrix_tree.log_partition_and_marginals(scores[None], np.array([n]), single_root, value, marginals, 0, 1)
+    matrix_tree.partition(scores[None], np.array([n]), single_root, value, marginals, 0, 1)
     heads = draw(scores, single_root, count)
     frequencies = np.zeros((n + 1, n + 1))
     np.add.at(frequencies, (heads[:, 1:], np.broadcast_to(np.arange(1, n + 1), (count, n))), 1 / count)

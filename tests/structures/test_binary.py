@@ -1,5 +1,7 @@
 """What is particular to independent bits, beyond the contract of every structure."""
 
+import math
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -66,3 +68,9 @@ def test_a_score_that_is_no_number_is_refused(bad):
     for operation in ("argmax", "sparsemap", "marginals", "log_partition", "entropy", "sample"):
         with pytest.raises(ValueError, match=r"example \[2\] contain NaN or \+inf"):
             getattr(pb.Binary(), operation)(scores)
+
+
+def test_the_largest_entropy_of_given_means_has_no_derivative_at_certain_bits():
+    point = torch.tensor([0.0, 1.0, 0.25], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(pb.Binary().maximum_entropy(point), point)
+    assert_close(gradient, torch.tensor([0.0, 0.0, math.log(3)], dtype=torch.float64))

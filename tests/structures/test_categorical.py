@@ -1,5 +1,7 @@
 """What is particular to one choice out of n, beyond the contract of every structure."""
 
+import math
+
 import entmax
 import pytest
 import torch
@@ -184,3 +186,9 @@ def test_samples_pass_a_chi_squared_test():
     counts = CHOICE.sample(scores, (many,), generator=torch.Generator().manual_seed(3)).sum(0)
     expected = many * scores.softmax(-1)
     assert ((counts - expected) ** 2 / expected).sum() < 20.5  # 0.1 % with five degrees of freedom
+
+
+def test_the_entropy_of_probabilities_has_no_derivative_at_zero():
+    p = torch.tensor([0.0, 0.25, 0.75], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(CHOICE.maximum_entropy(p), p)
+    assert_close(gradient, torch.tensor([0.0, -math.log(0.25) - 1, -math.log(0.75) - 1], dtype=torch.float64))

@@ -5,40 +5,24 @@ from typing import Any
 import numpy as np
 
 from pullback import kernels
-from pullback.operators._kernel_operator import kernel_operator, partition_operator, projection_operator
-from pullback.operators.mixture import mixture_operator
-
-_SCORES = "scores[n, t, t], lengths[] <= n"
+from pullback.operators._family import family
+from pullback.operators._kernel_operator import projection_operator
 
 
 def _refusal(example: str, scores: Any, lengths: Any, *_: Any) -> str:
-    used = [scores[:1, :1], scores[1:lengths]]
-    if any(np.isnan(part).any() or (part == np.inf).any() for part in used):
+    used = np.concatenate([scores[:1, :1].ravel(), scores[1:lengths].ravel()])
+    if np.isnan(used).any() or (used == np.inf).any():
         return f"Chain: the scores of {example} contain NaN or +inf; expected numbers or -inf."
     return f"Chain: {example} has no sequence of tags whose scores are all above -inf within its mask."
 
 
 _OPTIONS: dict[str, Any] = {"work": lambda scores, *_: float(scores[0].size), "refusal": _refusal}
 
-argmax = kernel_operator(f"chain_argmax({_SCORES}) -> best[n, t, t]", kernels.chain.argmax, **_OPTIONS)
-log_partition = kernel_operator(f"chain_log_partition({_SCORES}) -> value[]", kernels.chain.log_partition, **_OPTIONS)
-partition = partition_operator(
-    f"chain_partition({_SCORES}) -> value[], marginals[n, t, t]",
-    kernels.chain.partition,
-    hessian=kernels.chain.hessian_product,
-    **_OPTIONS,
-)
-sample = kernel_operator(
-    f"chain_sample({_SCORES}, seeds[], int count) -> drawn[count, n, t, t]", kernels.chain.sample, **_OPTIONS
-)
-topk = kernel_operator(
-    f"chain_topk({_SCORES}, int k) -> best[k, n, t, t], size[]: int64", kernels.chain.topk, **_OPTIONS
-)
+sequences = family("chain", "scores[n, t, t], lengths[] <= n", "n, t, t", kernels.chain, **_OPTIONS)
 sparsemap = projection_operator(
-    f"chain_sparsemap({_SCORES}) -> point[n, t, t]",
+    "chain_sparsemap(scores[n, t, t], lengths[] <= n) -> point[n, t, t]",
     kernels.chain.project,
     jacobian=kernels.chain.project_backward,
     keeps="lengths point",
     **_OPTIONS,
 )
-mixture = mixture_operator(f"chain_mixture({_SCORES}", kernels.chain.mixture, parts="n, t, t", **_OPTIONS)

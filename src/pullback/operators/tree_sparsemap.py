@@ -14,7 +14,7 @@ from pullback.operators._convergence import warn_of_gap
 from pullback.operators._kernel_operator import projection_operator
 from pullback.operators._threads import Kernel
 from pullback.operators.mixture import GAP_OF_DERIVATIVE, GAP_OF_POINT, MAX_ITERATIONS, mixture
-from pullback.operators.trees import OPTIONS, SCORES, Array
+from pullback.operators.trees import INPUTS, OPTIONS, Array
 
 _FEW_RIVALS, _FEW_PER_WORD = 20, 0.8  # arcs that compete with the best into their words; about as many trees mix
 _FEW_TREES = 32
@@ -99,7 +99,7 @@ def _project_backward(
 
 
 project = projection_operator(
-    f"tree_sparsemap({SCORES}bool single_root) "
+    f"tree_sparsemap({INPUTS}) "
     f"-> point[n, n], sets[n, (n + 63) // 64]: int64, parts[{_FEW_TREES}, n]: int32, size[]: int64",
     _project,
     jacobian=_project_backward,
@@ -144,7 +144,7 @@ def _differentiate_projective(
 
 
 project_projective = projection_operator(
-    f"projective_tree_sparsemap({SCORES}bool single_root) -> point[n, n], parts[8 * n, n]: int32, size[]: int64",
+    f"projective_tree_sparsemap({INPUTS}) -> point[n, n], parts[8 * n, n]: int32, size[]: int64",
     _project_projective,
     jacobian=_differentiate_projective,
     keeps="scores lengths single_root parts size",

@@ -1,35 +1,19 @@
 """The operators of dependency trees: scores (*batch, n, n) over n − 1 words and the root, lengths counting words.
 
-Those of projective trees bear the same names as the others and are made from the kernels of their own folder.
+Kernels know a tree by its heads; here it becomes a matrix of arcs.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pullback import kernels
+from pullback.operators._family import family
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
-from pullback.operators._threads import Kernel
-from pullback.operators.mixture import mixture_operator
 
 Array = NDArray[Any]
-SCORES = "scores[n, n], lengths[] <= n - 1, "
-
-
-@dataclass(frozen=True)
-class TreeOperators:
-    """What can be computed over one kind of trees."""
-
-    argmax: Callable[..., Tensor]
-    sample: Callable[..., Tensor]
-    topk: Callable[..., tuple[Tensor, Tensor]]
-    log_partition: Callable[..., Tensor]
-    partition: Callable[..., tuple[Tensor, ...]]
-    mixture: Callable[..., tuple[Tensor, ...]]
+INPUTS = "scores[n, n], lengths[] <= n - 1, bool single_root"
 
 
 def refusal(example: str, scores: Array, lengths: Any, *_: Any) -> str:
@@ -51,101 +35,58 @@ def _cubic(scores: Array, *_: Any) -> float:
     return float(scores.shape[-1]) ** 3
 
 
-def _quadratic(scores: Array, *_: Any) -> float:
-    return 4 * float(scores.shape[-1]) ** 2
+def _square(scores: Array, *_: Any) -> float:
+    return float(scores.shape[-1]) ** 2
 
 
 # ---- trees come from the kernels as heads
 
 
-def _argmax(kernel: Kernel) -> Kernel:
-    def run(scores: Array, lengths: Array, single_root: bool, arcs: Array, lo: int, hi: int) -> int:
-        heads = np.empty(scores.shape[:2], np.int64)
-        report = kernel(scores, lengths, single_root, heads, lo, hi)
-        return kernels.trees.write_arcs(heads, lengths, arcs, lo, hi) if report == -1 else report
-
-    return run
-
-
-def _several(heads: Array, lengths: Array, arcs: Array, lo: int, hi: int) -> int:
+def _write(heads: Array, lengths: Array, arcs: Array, lo: int, hi: int) -> int:
     """Writes heads (batch, k, n) of sentences with lengths (batch, k) as arcs."""
     k, n = heads.shape[1:]
     flat = heads.reshape(-1, n), lengths.reshape(-1), arcs.reshape(-1, n, n)
     return kernels.trees.write_arcs(*flat, lo * k, hi * k)
 
 
-def _sample(kernel: Kernel) -> Kernel:
-    def run(
-        scores: Array, lengths: Array, seeds: Array, count: int, single_root: bool, arcs: Array, lo: int, hi: int
+class _WithArcs:
+    """The kernels of a folder, with trees as matrices of arcs."""
+
+    def __init__(self, folder: Any) -> None:
+        self.folder = folder
+        self.log_partition, self.partition, self.mixture = folder.log_partition, folder.partition, folder.mixture
+        self.hessian_product = folder.hessian_product
+
+    def argmax(self, scores: Array, lengths: Array, single_root: bool, arcs: Array, lo: int, hi: int) -> int:
+        heads = np.empty(scores.shape[:2], np.int64)
+        report: int = self.folder.argmax(scores, lengths, single_root, heads, lo, hi)
+        return kernels.trees.write_arcs(heads, lengths, arcs, lo, hi) if report == -1 else report
+
+    def sample(
+        self, scores: Array, lengths: Array, single_root: bool, seeds: Array, count: int, arcs: Array, lo: int, hi: int
     ) -> int:
         heads = np.empty((len(scores), count, scores.shape[-1]), np.int64)
-        report = kernel(scores, lengths, single_root, seeds, heads, lo, hi)
-        return _several(heads, np.repeat(lengths, count), arcs, lo, hi) if report == -1 else report
+        report: int = self.folder.sample(scores, lengths, single_root, seeds, heads, lo, hi)
+        return _write(heads, np.repeat(lengths, count), arcs, lo, hi) if report == -1 else report
 
-    return run
-
-
-def _topk(kernel: Kernel) -> Kernel:
-    def run(
-        scores: Array, lengths: Array, k: int, single_root: bool, arcs: Array, size: Array, lo: int, hi: int
+    def topk(
+        self, scores: Array, lengths: Array, single_root: bool, k: int, arcs: Array, size: Array, lo: int, hi: int
     ) -> int:
         heads, values = np.empty((len(scores), k, scores.shape[-1]), np.int64), np.empty((len(scores), k))
-        report = kernel(scores, lengths, single_root, k, heads, values, size, lo, hi)
+        report: int = self.folder.topk(scores, lengths, single_root, k, heads, values, size, lo, hi)
         words = np.where(np.arange(k) < size[:, None], lengths[:, None], 0)
-        return _several(heads, words, arcs, lo, hi) if report == -1 else report
-
-    return run
+        return _write(heads, words, arcs, lo, hi) if report == -1 else report
 
 
-def _operators(name: str, room: Any, argmax_work: Callable[..., float]) -> TreeOperators:
-    return TreeOperators(
-        argmax=kernel_operator(
-            f"{name}_argmax({SCORES}bool single_root) -> arcs[n, n]",
-            _argmax(room.argmax),
-            work=argmax_work,
-            **OPTIONS,
-        ),
-        sample=kernel_operator(
-            f"{name}_sample({SCORES}seeds[], int count, bool single_root) -> arcs[count, n, n]",
-            _sample(room.sample),
-            work=lambda scores, lengths, seeds, count, *_: _cubic(scores) + 3 * count * _quadratic(scores),
-            **OPTIONS,
-        ),
-        topk=kernel_operator(
-            f"{name}_topk({SCORES}int k, bool single_root) -> arcs[k, n, n], size[]: int64",
-            _topk(room.topk),
-            work=lambda scores, lengths, k, *_: k * _cubic(scores),
-            **OPTIONS,
-        ),
-        log_partition=kernel_operator(
-            f"{name}_log_partition({SCORES}bool single_root) -> value[]",
-            room.log_partition,
-            work=_cubic,
-            **OPTIONS,
-        ),
-        partition=partition_operator(
-            f"{name}_partition({SCORES}bool single_root) -> value[], marginals[n, n]",
-            room.log_partition_and_marginals,
-            hessian=room.hessian_product,
-            work=lambda scores, *_: 2 * _cubic(scores),
-            **OPTIONS,
-        ),
-        mixture=mixture_operator(
-            f"{name}_mixture({SCORES}bool single_root",
-            room.mixture,
-            parts="n, n",
-            work=lambda scores, *_: 20 * _cubic(scores),
-            **OPTIONS,
-        ),
-    )
-
-
-any_order = _operators("tree", kernels.trees, _quadratic)
-projective = _operators("projective_tree", kernels.projective_trees, _cubic)
+trees = family(
+    "tree", INPUTS, "n, n", _WithArcs(kernels.trees), work=_cubic, best=lambda *arrays: 4 * _square(*arrays), **OPTIONS
+)
+projective_trees = family(
+    "projective_tree", INPUTS, "n, n", _WithArcs(kernels.projective_trees), work=_cubic, **OPTIONS
+)
 
 linearized_partition = partition_operator(
-    f"tree_linearized_partition({SCORES}bool single_root) "
-    "-> value[], marginals[n, n], weights[n, n]: float64, slopes[n, n]: float64",
+    f"tree_linearized_partition({INPUTS}) -> value[], marginals[n, n], weights[n, n]: float64, slopes[n, n]: float64",
     kernels.trees.linearize,
     hessian=kernels.trees.hessian_product_at,
     keeps="scores lengths single_root weights slopes",

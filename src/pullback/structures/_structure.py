@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, final
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -336,21 +336,6 @@ def require(structure: Structure, capability: type[Capability], who: str) -> Cap
             "a squared-norm method such as `sparsemap` or `spigot` needs only an argmax."
         )
     return structure  # type: ignore[return-value]  # a wrapper offers what it wraps
-
-
-def draw(
-    operator: Callable[..., Tensor],
-    scores: Tensor,
-    lengths: Tensor,
-    sample_shape: Sequence[int],
-    generator: torch.Generator | None,
-    *numbers: Any,
-) -> Tensor:
-    """Vertices (*sample_shape, *batch, *event) from an operator that draws (*batch, count, *event) by seeds."""
-    device = torch.device("cpu") if generator is None else generator.device
-    seeds = torch.randint(2**63 - 1, lengths.shape, generator=generator, device=device)
-    drawn = operator(scores.detach(), lengths, seeds, torch.Size(sample_shape).numel(), *numbers)
-    return drawn.movedim(lengths.dim(), 0).reshape(*sample_shape, *scores.shape)
 
 
 def directly(structure: Structure, scores: Tensor) -> Solution:

@@ -59,13 +59,18 @@ class Binary(LogLinear, Enumerable):
         return bits.masked_fill(forbidden, 0).sum(-1)
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
-        """−Σ μ log μ + (1 − μ) log(1 − μ): the bits of largest entropy are independent."""
+        """−Σ μ log μ + (1 − μ) log(1 − μ): the bits of largest entropy are independent.
+
+        Its derivative grows without bound towards 0 and 1; at exactly 0 and 1 it is taken to be 0.
+        """
         slack = max(1e-4, 10 * torch.finfo(point.dtype).eps)
         inside = ((point >= -slack) & (point <= 1 + slack)).all(-1)
         point = point.clamp(0, 1)
         inside = inside & self.contains(point.detach().ceil())
         check(inside, "Binary: the target of example {example} lies outside the polytope.")
-        return -(torch.xlogy(point, point) + torch.xlogy(1 - point, 1 - point)).sum(-1)
+        open_bits = (point > 0) & (point < 1)
+        p = torch.where(open_bits, point, 0.5)
+        return -(p * p.log() + (1 - p) * (1 - p).log()).masked_fill(~open_bits, 0).sum(-1)
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None

@@ -103,12 +103,15 @@ class Categorical(Simplex, KBest, Enumerable):
         return -(self.marginals(scores) * log_p).sum(-1)
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
-        """−Σ p log p: a point of the simplex is the mean of one distribution only."""
+        """−Σ p log p: a point of the simplex is the mean of one distribution only.
+
+        Its derivative grows without bound as a probability vanishes; at exactly 0 it is taken to be 0.
+        """
         one = (point.detach().sum(-1) - 1).abs() <= max(1e-4, 10 * torch.finfo(point.dtype).eps)
         allowed = self.allowed(point.shape, point.device)
         inside = one & (point >= 0).all(-1) & are_subsets(point.detach().ceil(), allowed)
         check(inside, "Categorical: the target of example {example} lies outside the polytope.")
-        return -torch.xlogy(point, point).sum(-1)
+        return -torch.xlogy(point, torch.where(point > 0, point, 1)).sum(-1)
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None

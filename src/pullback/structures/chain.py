@@ -8,14 +8,12 @@ import torch
 from torch import Tensor
 
 from pullback.operators import chain
-from pullback.structures._slots import Slots
-from pullback.structures._structure import Enumerable, KBest, LogLinear, draw
-
-_MOST = 2**22
+from pullback.operators._family import Family
+from pullback.structures._compiled import Compiled, check_count
 
 
 @dataclass(frozen=True, eq=False)
-class Chain(Slots, LogLinear, KBest, Enumerable):
+class Chain(Compiled):
     """Sequences of n tags out of t.
 
     Scores: (..., n, t, t); scores[..., i, a, b] is that of tag a at position i − 1 and tag b at i.  Of position 0 only
@@ -30,63 +28,33 @@ class Chain(Slots, LogLinear, KBest, Enumerable):
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
-
-    @property
-    def event_dims(self) -> int:
-        return 3
-
-    def argmax(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        return chain.argmax(scores.detach(), lengths)
+    event_dims = 3
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         return chain.sparsemap(*self._prepare(scores))
 
-    def log_partition(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        if torch.is_grad_enabled() and scores.requires_grad:
-            return chain.partition(scores, lengths)[0]
-        return chain.log_partition(scores, lengths)
-
-    def marginals(self, scores: Tensor) -> Tensor:
-        return chain.partition(*self._prepare(scores))[1]
-
-    def sample(
-        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
-    ) -> Tensor:
-        return draw(chain.sample, *self._prepare(scores), sample_shape, generator)
-
-    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        return chain.topk(*self._prepare(scores), k)
-
-    def _mix(self, scores: Tensor, lengths: Tensor, start: Tensor, *limits: float) -> tuple[Tensor, ...]:
-        return chain.mixture(scores, lengths, start, *limits)
-
-    # ---- what a sequence is
+    @property
+    def _operators(self) -> Family:
+        return chain.sequences
 
     def check_event(self, event: torch.Size) -> None:
         if event[1] != event[2]:
             raise ValueError(f"Chain: scores have parts of shape {tuple(event)}; expected (..., n, t, t).")
 
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
-        n, t = shape[-3:-1]
-        pairs = (torch.arange(n, device=device)[:, None, None] > 0) | (torch.arange(t, device=device)[:, None] == 0)
+        positions, tags = (torch.arange(size, device=device) for size in shape[-3:-1])
+        pairs = (positions[:, None, None] > 0) | (tags[:, None] == 0)
         inside = super().allowed(shape, device)
         return pairs if inside is None else pairs & inside
 
-    def vertices(self, event: Sequence[int]) -> Tensor:
-        n, t = event[0], event[1]
-        lengths = [n] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
-        return torch.cat([self._list_sequences(length, n, t) for length in lengths])
-
-    def _list_sequences(self, length: int, n: int, t: int) -> Tensor:
-        if t**length > _MOST:
-            raise ValueError(f"Chain: {length} tags out of {t} have {t**length} sequences; expected at most {_MOST}.")
-        tags = torch.tensor(list(itertools.product(range(t), repeat=length)), dtype=torch.long).reshape(-1, length)
-        return self.pairs(torch.nn.functional.pad(tags, (0, n - length), value=-1), t)
-
     def _slots(self, event: Sequence[int]) -> Tensor:
         return torch.arange(event[0])[:, None, None].expand(*event)
+
+    def _list(self, length: int, event: Sequence[int]) -> Tensor:
+        check_count("Chain", event[1] ** length)
+        every = torch.tensor(list(itertools.product(range(event[1]), repeat=length)), dtype=torch.long)
+        padding = torch.full((len(every), event[0] - length), -1)
+        return self.pairs(torch.cat([every.reshape(-1, length), padding], -1), event[1])
 
     # ---- tags
 

@@ -8,14 +8,12 @@ import torch
 from torch import Tensor
 
 from pullback.operators import tree_sparsemap, trees
-from pullback.structures._slots import Slots
-from pullback.structures._structure import Enumerable, KBest, LogLinear, draw
-
-_MOST = 2**22
+from pullback.operators._family import Family
+from pullback.structures._compiled import Compiled, check_count
 
 
 @dataclass(frozen=True, eq=False)
-class DependencyTree(Slots, LogLinear, KBest, Enumerable):
+class DependencyTree(Compiled):
     """Trees in which every word has one head: another word, or the root.
 
     Scores: (..., n + 1, n + 1), scores[..., head, modifier]; node 0 is the root.  Column 0 and the diagonal are
@@ -34,49 +32,27 @@ class DependencyTree(Slots, LogLinear, KBest, Enumerable):
     mask: Tensor | None = None
     projective: bool = False
     single_root: bool = False
-
-    @property
-    def event_dims(self) -> int:
-        return 2
+    event_dims = 2
 
     # ---- inference
-
-    def argmax(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        return self._trees.argmax(scores.detach(), lengths, self.single_root)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective or peaked."""
         project = tree_sparsemap.project_projective if self.projective else tree_sparsemap.project
         return project(*self._prepare(scores), self.single_root)[0]
 
-    def log_partition(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        if torch.is_grad_enabled() and scores.requires_grad:
-            return self._trees.partition(scores, lengths, self.single_root)[0]
-        return self._trees.log_partition(scores, lengths, self.single_root)
-
     def marginals(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        differentiable = torch.is_grad_enabled() and scores.requires_grad
-        linearized = differentiable and not self.projective
-        partition = trees.linearized_partition if linearized else self._trees.partition
-        return partition(scores, lengths, self.single_root)[1]
-
-    def sample(
-        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
-    ) -> Tensor:
-        return draw(self._trees.sample, *self._prepare(scores), sample_shape, generator, self.single_root)
-
-    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        return self._trees.topk(*self._prepare(scores), k, self.single_root)
-
-    def _mix(self, scores: Tensor, lengths: Tensor, start: Tensor, *limits: float) -> tuple[Tensor, ...]:
-        return self._trees.mixture(scores, lengths, self.single_root, start, *limits)
+        if torch.is_grad_enabled() and scores.requires_grad and not self.projective:
+            return trees.linearized_partition(*self._prepare(scores), self.single_root)[1]
+        return super().marginals(scores)
 
     @property
-    def _trees(self) -> trees.TreeOperators:
-        return trees.projective if self.projective else trees.any_order
+    def _operators(self) -> Family:
+        return trees.projective_trees if self.projective else trees.trees
+
+    @property
+    def _numbers(self) -> tuple[bool]:
+        return (self.single_root,)
 
     # ---- what a tree is
 
@@ -99,28 +75,22 @@ class DependencyTree(Slots, LogLinear, KBest, Enumerable):
             arcs = arcs & inside.unsqueeze(-1) & inside.unsqueeze(-2)
         return arcs if self.mask is None else arcs & self.mask.to(device)
 
-    def vertices(self, event: Sequence[int]) -> Tensor:
-        size = event[-1]
-        lengths = [size - 1] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
-        return torch.cat([self._list_trees(n, size) for n in lengths])
-
-    def _list_trees(self, n: int, size: int) -> Tensor:
-        if (n + 1) ** n > _MOST:
-            raise ValueError(
-                f"DependencyTree: {n} words have {(n + 1) ** (n - 1)} trees; expected at most 7 words to list."
-            )
-        heads = torch.tensor(list(itertools.product(range(n + 1), repeat=n)), dtype=torch.long)
-        arcs = torch.zeros(len(heads), size, size)
-        arcs[:, :, 1 : n + 1] = torch.nn.functional.one_hot(heads, size).mT.to(arcs.dtype)
-        words = torch.full((len(heads),), n)
-        return arcs[trees.heads(arcs, words, self.projective, self.single_root)[..., 0] == 0]
+    def _list(self, length: int, event: Sequence[int]) -> Tensor:
+        check_count("DependencyTree", (length + 1) ** length)
+        heads = torch.tensor(list(itertools.product(range(length + 1), repeat=length)), dtype=torch.long)
+        arcs = torch.zeros(len(heads), *event)
+        arcs[:, :, 1 : length + 1] = torch.nn.functional.one_hot(heads, event[-1]).mT.to(arcs.dtype)
+        return arcs[self._are_trees(arcs, torch.full((len(heads),), length))]
 
     def contains(self, vertices: Tensor) -> Tensor:
         self.check_event(vertices.shape[-2:])
-        answer = trees.heads(vertices, self._lengths_of(vertices), self.projective, self.single_root)[..., 0] == 0
+        answer = self._are_trees(vertices, self._lengths_of(vertices))
         if self.mask is not None:
             answer = answer & ~((vertices != 0) & ~self.mask.to(vertices.device)).flatten(-2).any(-1)
         return answer
+
+    def _are_trees(self, arcs: Tensor, lengths: Tensor) -> Tensor:
+        return trees.heads(arcs, lengths, self.projective, self.single_root)[..., 0] == 0
 
     def _slots(self, event: Sequence[int]) -> Tensor:
         return torch.arange(event[-1]).expand(*event)

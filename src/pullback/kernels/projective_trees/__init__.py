@@ -4,7 +4,7 @@ from pullback.kernels.projective_trees.eisner import argmax, inside_max, load, r
 from pullback.kernels.projective_trees.inside_outside import (
     hessian_product,
     log_partition,
-    log_partition_and_marginals,
+    partition,
     sample,
 )
 from pullback.kernels.projective_trees.k_best import topk
@@ -18,9 +18,9 @@ __all__ = [
     "load",
     "load_relative",
     "log_partition",
-    "log_partition_and_marginals",
     "mixture",
     "mixture_backward",
+    "partition",
     "read_best",
     "sample",
     "topk",

@@ -130,7 +130,7 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
 
 
 @kernel
-def log_partition_and_marginals(scores, lengths, single_root, value, marginals, lo, hi):
+def partition(scores, lengths, single_root, value, marginals, lo, hi):
     """The log-partition and its gradient, the probability of each arc; about three times `log_partition`."""
     size = scores.shape[1]
     log_weight, weight = np.empty((size, size)), np.empty((size, size))

@@ -7,7 +7,7 @@ from pullback.kernels.trees.matrix_tree import (
     hessian_product_at,
     linearize,
     log_partition,
-    log_partition_and_marginals,
+    partition,
 )
 from pullback.kernels.trees.mixtures import mixture, mixture_backward
 from pullback.kernels.trees.sampling import sample
@@ -18,9 +18,9 @@ __all__ = [
     "hessian_product_at",
     "linearize",
     "log_partition",
-    "log_partition_and_marginals",
     "mixture",
     "mixture_backward",
+    "partition",
     "read_trees",
     "sample",
     "topk",

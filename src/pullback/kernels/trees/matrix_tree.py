@@ -37,7 +37,7 @@ from pullback.kernels.trees.elimination import adjoint, exchange, factorize, gro
 from pullback.kernels.trees.hessian import hessian_product, hessian_product_at
 from pullback.kernels.trees.lanes import LANES, separate
 
-__all__ = ["hessian_product", "hessian_product_at", "linearize", "log_partition", "log_partition_and_marginals"]
+__all__ = ["hessian_product", "hessian_product_at", "linearize", "log_partition", "partition"]
 
 _NOTHING = np.empty((0, 0, 0))
 
@@ -96,7 +96,7 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
 
 @kernel
 def linearize(scores, lengths, single_root, value, marginals, weights, slopes, lo, hi):
-    """`log_partition_and_marginals`, also leaving what `hessian_product_at` needs.
+    """`partition`, also leaving what `hessian_product_at` needs.
 
     weights, slopes (batch, N, N), float64: the factors of the marginals, written for the words of each sentence and
     the root; slopes[b, 0, 0] is the largest 1/d_k, +∞ where the slopes are out of range.  Nothing is left if they are
@@ -142,7 +142,7 @@ def linearize(scores, lengths, single_root, value, marginals, weights, slopes, l
     return -1
 
 
-def log_partition_and_marginals(scores, lengths, single_root, value, marginals, lo, hi):
+def partition(scores, lengths, single_root, value, marginals, lo, hi):
     """The log-partition of each instance and its gradient, the probability of every arc.  O(n³) each.
 
     marginals (batch, N, N): zero in column 0, on the diagonal and in the padding.  Otherwise as `log_partition`.

@@ -1,0 +1,124 @@
+"""Structures that a whole family of operators serves: what they share once a vertex has one part per slot."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pullback.operators._convergence import warn_of_gap
+from pullback.operators._family import Family
+from pullback.operators.active_set import Found
+from pullback.operators.mixture import GAP_OF_POINT, MAX_ITERATIONS
+from pullback.structures._structure import Enumerable, KBest, LogLinear
+
+_MOST_VERTICES = 2**22
+
+
+class Compiled(LogLinear, KBest, Enumerable):
+    """A structure with a kernel for each operation.
+
+    A vertex takes one part for each of several slots: a head for every word, a pair of tags for every position.  So one
+    active set serves all of them for supports and warm starts.
+    """
+
+    @property
+    @abstractmethod
+    def _operators(self) -> Family:
+        """The kernels, as PyTorch knows them."""
+
+    @property
+    def _numbers(self) -> tuple[Any, ...]:
+        """What the operators take beside scores and lengths."""
+        return ()
+
+    @abstractmethod
+    def _slots(self, event: Sequence[int]) -> Tensor:
+        """The slot that each part belongs to, 0, 1, …: (*event)."""
+
+    @abstractmethod
+    def _list(self, length: int, event: Sequence[int]) -> Tensor:
+        """Every vertex of this length, padded: (m, *event)."""
+
+    # ---- inference
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        return self._operators.argmax(scores.detach(), lengths, *self._numbers)
+
+    def log_partition(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        if torch.is_grad_enabled() and scores.requires_grad:
+            return self._operators.partition(scores, lengths, *self._numbers)[0]
+        return self._operators.log_partition(scores, lengths, *self._numbers)
+
+    def marginals(self, scores: Tensor) -> Tensor:
+        return self._operators.partition(*self._prepare(scores), *self._numbers)[1]
+
+    def sample(
+        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        device = torch.device("cpu") if generator is None else generator.device
+        seeds = torch.randint(2**63 - 1, lengths.shape, generator=generator, device=device)
+        count = torch.Size(sample_shape).numel()
+        drawn = self._operators.sample(scores.detach(), lengths, *self._numbers, seeds, count)
+        return drawn.movedim(lengths.dim(), 0).reshape(*sample_shape, *scores.shape)
+
+    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return self._operators.topk(*self._prepare(scores), *self._numbers, k)
+
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        lengths = [self.longest(event)] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
+        return torch.cat([self._list(length, event) for length in lengths])
+
+    # ---- which vertices mix
+
+    def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
+        if spanning:
+            return super()._search(scores, spanning=spanning, start=start)
+        scores, lengths = self._prepare(scores)
+        event = self._split(scores.shape)[1]
+        slots = self._slots(event).flatten().to(scores.device)
+        given = _no_vertices(lengths, slots) if start is None else _as_parts(start, slots, event)
+        capacity = 8 * given.shape[-1]
+        while True:
+            limits = (GAP_OF_POINT, MAX_ITERATIONS, capacity)
+            found = self._operators.mixture(scores, lengths, *self._numbers, given, *limits)
+            _, parts, probabilities, size, gap, iterations, converged = found
+            most = int(size.max()) if size.numel() else 1
+            if most <= capacity:
+                break
+            capacity = most  # there was no room for all of them
+        if not converged.all():
+            warn_of_gap(f"SparseMAP over {type(self).__name__} stopped at a gap of {float(gap.max()):.1e}.")
+        vertices = _as_vertices(parts[..., :most, :], size, scores, event)
+        return Found(vertices, probabilities[..., :most], size, gap, iterations + 1, converged)
+
+
+def check_count(name: str, count: int) -> None:
+    """Refuses to list more vertices than one would want to."""
+    if count > _MOST_VERTICES:
+        raise ValueError(f"{name}: there are {count} vertices; expected at most {_MOST_VERTICES} to list.")
+
+
+def _no_vertices(lengths: Tensor, slots: Tensor) -> Tensor:
+    return lengths.new_empty((*lengths.shape, 0, int(slots.max()) + 1), dtype=torch.int32)
+
+
+def _as_parts(vertices: Tensor, slots: Tensor, event: Sequence[int]) -> Tensor:
+    """Vertices (..., *event) of zeros and ones as the part in each slot: (..., slots), −1 where there is none."""
+    flat = vertices.detach().flatten(-len(event))
+    parts = torch.where(flat == 1, torch.arange(flat.shape[-1], device=flat.device), -1)
+    empty = parts.new_full((*flat.shape[:-1], int(slots.max()) + 1), -1)
+    return empty.scatter_reduce(-1, slots.expand_as(parts), parts, "amax").to(torch.int32)
+
+
+def _as_vertices(parts: Tensor, size: Tensor, scores: Tensor, event: Sequence[int]) -> Tensor:
+    """The part in each slot (*batch, m, slots) as vertices (*batch, m, *event), zeros beyond `size`."""
+    total = torch.Size(event).numel()
+    inside = torch.arange(parts.shape[-2], device=size.device) < size.unsqueeze(-1)
+    index = torch.where(inside.unsqueeze(-1) & (parts >= 0), parts.long(), total)
+    flat = scores.new_zeros((*parts.shape[:-1], total + 1)).scatter(-1, index, 1.0)
+    return flat[..., :total].reshape(*parts.shape[:-1], *event)
