@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from pullback.operators._kernel_operator import Work, kernel_operator, partition_operator
-from pullback.operators.mixture import mixture_operator
+from pullback.operators._mixture import mixture_operator
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ def family(
     *,
     work: Work,
     best: Work | None = None,
-    refusal: Refusal,
     **options: Any,
 ) -> Family:
     """The operators `name_argmax`, `name_partition`, …, from kernels that bear these names.

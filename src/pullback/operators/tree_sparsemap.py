@@ -12,8 +12,8 @@ import numpy as np
 from pullback import kernels
 from pullback.operators._convergence import warn_of_gap
 from pullback.operators._kernel_operator import projection_operator
+from pullback.operators._mixture import GAP_OF_DERIVATIVE, GAP_OF_POINT, MAX_ITERATIONS, mixture
 from pullback.operators._threads import Kernel
-from pullback.operators.mixture import GAP_OF_DERIVATIVE, GAP_OF_POINT, MAX_ITERATIONS, mixture
 from pullback.operators.trees import INPUTS, OPTIONS, Array
 
 _FEW_RIVALS, _FEW_PER_WORD = 20, 0.8  # arcs that compete with the best into their words; about as many trees mix

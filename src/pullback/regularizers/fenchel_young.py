@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pullback.operators.check import check
+from pullback.operators._check import check
 from pullback.regularizers._options import among
 from pullback.regularizers._regularizer import Regularizer
 from pullback.structures._structure import Structure

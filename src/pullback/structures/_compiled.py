@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pullback.operators._convergence import warn_of_gap
 from pullback.operators._family import Family
+from pullback.operators._mixture import GAP_OF_POINT, MAX_ITERATIONS
 from pullback.operators.active_set import Found
-from pullback.operators.mixture import GAP_OF_POINT, MAX_ITERATIONS
 from pullback.structures._structure import Enumerable, KBest, LogLinear
 
 _MOST_VERTICES = 2**22

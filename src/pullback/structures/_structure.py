@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pullback.operators import active_set
+from pullback.operators._check import check
 from pullback.operators._register import is_plain_eager
 from pullback.operators.active_set import Found, check_start
-from pullback.operators.check import check
 from pullback.structures._checks import check_lengths, check_mask, check_scores
 from pullback.structures._maximum_entropy import maximum_entropy
 from pullback.structures._results import Enumeration, Mixture, Solution, TopK

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from pullback.operators.check import check
+from pullback.operators._check import check
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import Enumerable, LogLinear, directly

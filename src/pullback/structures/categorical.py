@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pullback.operators import simplex
-from pullback.operators.check import check
+from pullback.operators._check import check
 from pullback.structures._checks import broadcasts
 from pullback.structures._items import are_subsets
 from pullback.structures._results import Mixture, Solution

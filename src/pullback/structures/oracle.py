@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pullback.operators._check import check
 from pullback.operators.active_set import Found, check_start, search
-from pullback.operators.check import check
 from pullback.structures._structure import Structure
 
 
