@@ -89,7 +89,14 @@ class _Whole(CPUDispatcher):
 
     def __init__(self, *args, **kws):
         super().__init__(*args, **kws)
-        self._compiler._customize_flags = _Flags
+        self._compiler._customize_flags = self._without_c
+
+    @staticmethod
+    def _without_c(flags):
+        """The options without the wrapper by which C would call the function."""
+        flags = _Flags(flags)
+        flags.no_cfunc_wrapper = True
+        return flags
 
     def add_overload(self, cres):
         super().add_overload(cres)
