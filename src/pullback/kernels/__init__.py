@@ -9,11 +9,16 @@ import importlib
 import importlib.util
 from types import ModuleType
 
+from pullback.kernels._collector import pause_collector, resume_collector
 from pullback.kernels._numba import load_numba
 
 
 def __getattr__(name: str) -> ModuleType:
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    load_numba()
-    return importlib.import_module(f"{__name__}.{name}")
+    pause_collector()
+    try:
+        load_numba()
+        return importlib.import_module(f"{__name__}.{name}")
+    finally:
+        resume_collector()
