@@ -4,16 +4,17 @@ import mpmath
 import numpy as np
 import pytest
 
+from pullback.kernels.tools import kernel
 from pullback.kernels.tools import vector as _vector
 
 
-@_vector.kernel
+@kernel
 def map_exp(x, y):
     for i in range(x.shape[0]):
         y[i] = _vector.exp(x[i])
 
 
-@_vector.kernel
+@kernel
 def map_log(x, y):
     for i in range(x.shape[0]):
         y[i] = _vector.log(x[i])

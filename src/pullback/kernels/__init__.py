@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from pullback.kernels._collector import pause_collector, resume_collector
 from pullback.kernels._numba import load_numba
 
 
@@ -51,4 +52,13 @@ class _LazyFolder:
 def __getattr__(name: str) -> _LazyFolder:
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+<<<<<<< HEAD
     return _LazyFolder(name)
+=======
+    pause_collector()
+    try:
+        load_numba()
+        return importlib.import_module(f"{__name__}.{name}")
+    finally:
+        resume_collector()
+>>>>>>> coldstart

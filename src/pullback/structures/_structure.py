@@ -133,7 +133,7 @@ class Structure(ABC):
         Half precision under autocast becomes float32 here.
         """
         scores = self._checked(scores)
-        self._check_range(scores.shape)
+        self._check_facts(scores.shape)
         allowed = self.allowed(scores.shape, scores.device)
         return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
 
@@ -181,10 +181,14 @@ class Structure(ABC):
             return scores.float()
         return scores
 
-    def _check_range(self, shape: torch.Size) -> None:
+    def _check_facts(self, shape: torch.Size) -> None:
+        """Raises where lengths or mask do not fit scores of this shape."""
+        name = type(self).__name__
+        if self.mask is not None:
+            check_mask(name, self.mask, shape)
         if self.lengths is not None:
             batch, event = self._split(shape)
-            name, most = type(self).__name__, self.longest(event)
+            most = self.longest(event)
             check_lengths(name, self.lengths, batch)
             inside = (self.lengths >= 0) & (self.lengths <= most)
             check(inside, f"{name}: lengths{{example}} is out of range; expected between 0 and {most}.")

@@ -131,11 +131,15 @@ class Subset(LogLinear, Enumerable):
 
     def _with_counts(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Scores as the kernels read them, and two counts for each example."""
-        scores = self.restrict(scores)
+        scores = self._checked(scores)
         least, n = self._least(), scores.shape[-1]
         if isinstance(least, int) and least > n:
-            raise ValueError(f"Subset: the count is {least}; expected at most the number of items, {n}.")
-        return scores, self._per_example(least, scores), self._per_example(self.k, scores)
+            raise ValueError(
+                f"Subset: the count is {least}; expected at most the number of items, {n}.  "
+                "`Subset.at_most` takes any number up to k."
+            )
+        counts = self._per_example(least, scores), self._per_example(self.k, scores)
+        return self.restrict(scores), *counts
 
     def _per_example(self, count: int | Tensor, scores: Tensor) -> Tensor:
         batch = scores.shape[:-1]

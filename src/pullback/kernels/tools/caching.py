@@ -51,6 +51,17 @@ class KernelCache:
 
     def __init__(self, function):
         self._name = f"{function.__module__.removeprefix('pullback.kernels.')}.{function.__qualname__}"
+        self._function = function
+
+    @functools.cached_property
+    def _foreign_source(self):
+        """The text of a file that is not among our sources, a test's, say; if it cannot be read, never the same."""
+        if self._function.__module__.startswith("pullback.kernels."):
+            return ""
+        try:
+            return Path(self._function.__code__.co_filename).read_text("utf-8")
+        except OSError:
+            return os.urandom(16).hex()
 
     @property
     def cache_path(self):
@@ -70,11 +81,13 @@ class KernelCache:
         if result.lifted or result.library.has_dynamic_globals:
             return
         name = self._file_name(signature, result.codegen)
-        if write(name, dumps(result._reduce())):
-            _used.add(name)
+        with contextlib.suppress(Exception):  # what cannot be kept can still be used
+            if write(name, dumps(result._reduce())):
+                _used.add(name)
 
     def _file_name(self, signature, codegen):
-        return f"{self._name}-{hash_of(str(signature), *map(str, codegen.magic_tuple()))}.kernel"
+        key = hash_of(str(signature), self._foreign_source, *map(str, codegen.magic_tuple()))
+        return f"{self._name}-{key}.kernel"
 
     def enable(self):
         pass
@@ -95,8 +108,11 @@ def _generation():
     """A name for what all kernels depend on: their sources, Python and Numba; empty if the sources cannot be read."""
     digest = hashlib.sha256(f"{sys.implementation.cache_tag} {numba.__version__}".encode())
     paths = sorted(SOURCES.rglob("*.py"))
-    for path in paths:
-        digest.update(path.relative_to(SOURCES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    try:
+        for path in paths:
+            digest.update(path.relative_to(SOURCES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    except OSError:
+        return ""
     return f"pullback-{digest.hexdigest()[:16]}" if paths else ""
 
 
@@ -115,8 +131,8 @@ def _folders():
     yield SOURCES / "__pycache__"
     with contextlib.suppress(RuntimeError):  # there is no home
         yield _users_caches() / "pullback"
-    private = Path(tempfile.gettempdir()) / f"pullback-{os.getuid() if hasattr(os, 'getuid') else 'kernels'}"
-    if _is_ours(private):
+    private = _private_folder()
+    if private is not None and _is_private(private):
         yield private
 
 
@@ -128,13 +144,21 @@ def _users_caches():
     return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
 
 
-def _is_ours(folder):
-    """Whether nobody else can write to `folder`: what is read from it will be run."""
-    with contextlib.suppress(OSError):
-        folder.mkdir(mode=0o700, exist_ok=True)
+def _private_folder():
+    """This user's among the temporary files; None if there is no place for those."""
+    try:
+        return Path(tempfile.gettempdir()) / f"pullback-{os.getuid() if hasattr(os, 'getuid') else 'kernels'}"
+    except OSError:
+        return None
+
+
+def _is_private(folder):
+    """Whether nobody else has made `folder` or can write to it: what is read from it will be run."""
+    try:
         state = folder.lstat()
-        return not hasattr(os, "getuid") or (state.st_uid == os.getuid() and not state.st_mode & 0o022)
-    return False
+    except OSError:  # there is nothing that could be read
+        return True
+    return not hasattr(os, "getuid") or (state.st_uid == os.getuid() and not state.st_mode & 0o022)
 
 
 def find(name):
@@ -157,12 +181,20 @@ def write(name, data):
     for folder in _generations():
         with contextlib.suppress(OSError):
             if not folder.is_dir():
-                folder.mkdir(parents=True)
-                _forget_old(folder.parent)
+                _make(folder)
             _replace(folder / name, hashlib.sha256(data).digest() + data)
             return True
     warn_once()
     return False
+
+
+def _make(folder):
+    if folder.parent == _private_folder():
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        if not _is_private(folder.parent):
+            raise PermissionError(f"{folder.parent} belongs to somebody else")
+    folder.mkdir(parents=True, exist_ok=True)
+    _forget_old(folder.parent)
 
 
 def _replace(path, contents):

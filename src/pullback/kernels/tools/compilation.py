@@ -18,6 +18,7 @@ import os
 
 import numba
 from numba import njit
+from numba.core import config
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 from numba.core.registry import CPUDispatcher
@@ -89,7 +90,14 @@ class _Whole(CPUDispatcher):
 
     def __init__(self, *args, **kws):
         super().__init__(*args, **kws)
-        self._compiler._customize_flags = _Flags
+        self._compiler._customize_flags = self._without_c
+
+    @staticmethod
+    def _without_c(flags):
+        """The options without the wrapper by which C would call the function."""
+        flags = _Flags(flags)
+        flags.no_cfunc_wrapper = True
+        return flags
 
     def add_overload(self, cres):
         super().add_overload(cres)
@@ -139,17 +147,15 @@ LINKS = _as_expected() and os.environ.get("PULLBACK_PLAIN_NUMBA", "0") == "0"
 
 
 def _decorator(keep, fastmath):
-    compiled = njit(nogil=True, error_model="numpy", fastmath=fastmath)
+    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
 
     def decorate(function):
-        plain = compiled(function)
-        if not isinstance(plain, CPUDispatcher):  # NUMBA_DISABLE_JIT
-            return plain
-        if not LINKS:
-            return keep_on_disk(plain) if keep else plain
-        linked = _Function(function, plain.locals, plain.targetoptions, pipeline_class=_LinkedCompiler)
-        linked.keep = keep
-        return linked
+        if LINKS and not config.DISABLE_JIT:
+            linked = _Function(function, {}, {"nopython": True, **options}, pipeline_class=_LinkedCompiler)
+            linked.keep = keep
+            return linked
+        plain = njit(**options)(function)
+        return keep_on_disk(plain) if keep and isinstance(plain, CPUDispatcher) else plain
 
     return decorate
 
