@@ -19,8 +19,7 @@ from pullback.kernels._numba import load_numba
 
 def caching() -> ModuleType:
     """The module that keeps compiled kernels on disk."""
-    load_numba()
-    return importlib.import_module(f"{__name__}.tools.caching")
+    return _load("tools.caching")
 
 
 class LazyKernel:
@@ -31,8 +30,7 @@ class LazyKernel:
 
     @functools.cached_property
     def function(self) -> Callable[..., int]:
-        load_numba()
-        function: Callable[..., int] = getattr(importlib.import_module(f"{__name__}.{self.folder}"), self.name)
+        function: Callable[..., int] = getattr(_load(self.folder), self.name)
         return function
 
     def __call__(self, *arguments: Any) -> int:
@@ -52,13 +50,13 @@ class _LazyFolder:
 def __getattr__(name: str) -> _LazyFolder:
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-<<<<<<< HEAD
     return _LazyFolder(name)
-=======
+
+
+def _load(name: str) -> ModuleType:
     pause_collector()
     try:
         load_numba()
         return importlib.import_module(f"{__name__}.{name}")
     finally:
         resume_collector()
->>>>>>> coldstart
