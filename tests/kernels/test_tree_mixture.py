@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from pullback.kernels.projective_trees import eisner
+from pullback.kernels import projective_trees, trees
 from pullback.kernels.tree_cuts import projection as tree_projection
-from pullback.kernels.trees import arborescence
-from pullback.kernels.trees import mixture as tree_mixture
 from reference.trees import arcs, enumerate_trees
 
 TREES = pytest.mark.parametrize(
@@ -17,8 +15,23 @@ TREES = pytest.mark.parametrize(
 )
 
 
+def folder(projective):
+    return projective_trees if projective else trees
+
+
 def no_trees(scores):
-    return np.empty((len(scores), 0, scores.shape[1]), np.int16)
+    return np.empty((len(scores), 0, scores.shape[1]), np.int32)
+
+
+def parts_of(heads):
+    """Heads (…, N) as parts: head · N + word, −1 for the root and throughout a row of −1."""
+    words = np.arange(heads.shape[-1])
+    return np.where((heads < 0) | (words == 0), -1, heads * len(words) + words).astype(np.int32)
+
+
+def heads_of(parts):
+    """Parts (…, N) as heads, 0 for the root."""
+    return np.maximum(parts, 0) // parts.shape[-1]
 
 
 def project(
@@ -37,23 +50,22 @@ def project(
     start = no_trees(scores) if start is None else start
     capacity = size * (size - 1) + 1
     point = np.full(scores.shape, 7.0, dtype)
-    heads = np.full((len(scores), capacity, size), 7, np.int16)
+    parts = np.full((len(scores), capacity, size), 7, np.int32)
     probabilities = np.full((len(scores), capacity), 7.0, dtype)
     count, iterations = np.full((2, len(scores)), 7)
     gap = np.full(len(scores), 7.0)
-    end = tree_mixture.sparsemap(
-        scores, lengths, projective, single_root, start, tolerance, max_iterations,
-        point, heads, probabilities, count, gap, iterations, lo, len(scores) if hi is None else hi,
+    end = folder(projective).mixture(
+        scores, lengths, single_root, start, tolerance, max_iterations,
+        point, parts, probabilities, count, gap, iterations, lo, len(scores) if hi is None else hi,
     )  # fmt: skip
     assert end == -1
-    return point, heads, probabilities, count, gap, iterations
+    return point, parts, probabilities, count, gap, iterations
 
 
-def pull_back(scores, lengths, projective, single_root, heads, count, gradient):
+def pull_back(scores, lengths, projective, single_root, parts, count, gradient):
     product = np.full(scores.shape, 7.0, gradient.dtype)
-    end = tree_mixture.sparsemap_backward(
-        scores, lengths, projective, single_root, heads, count, gradient, product, 0, len(scores)
-    )
+    backward = folder(projective).mixture_backward
+    end = backward(scores, lengths, single_root, parts, count, gradient, product, 0, len(scores))
     assert end == -1
     return product
 
@@ -92,8 +104,7 @@ def frank_wolfe_gap(scores, point, projective, single_root):
     n = len(scores) - 1
     rest = scores - point
     heads = np.zeros((1, n + 1), np.int64)
-    argmax = eisner.argmax if projective else arborescence.argmax
-    assert argmax(rest[None], np.array([n]), single_root, heads, 0, 1) == -1
+    assert folder(projective).argmax(rest[None], np.array([n]), single_root, heads, 0, 1) == -1
     used = point > 0.0
     return rest[heads[0, 1:], np.arange(1, n + 1)].sum() - (rest[used] * point[used]).sum()
 
@@ -104,19 +115,20 @@ def frank_wolfe_gap(scores, point, projective, single_root):
 def test_the_point_is_optimal_and_is_the_mixture_it_claims_to_be(projective, single_root, kind, n):
     scores = batch(np.random.default_rng(n), n, 3, kind)
     tolerance = 1e-12 if projective else 1e-10  # where hundreds of trees mix, rounding is above 1e-12
-    point, heads, probabilities, count, gap, _ = project(scores, np.full(3, n), projective, single_root, tolerance)
+    point, parts, probabilities, count, gap, _ = project(scores, np.full(3, n), projective, single_root, tolerance)
     for b in range(3):
         unit = magnitude(scores[b])
         assert gap[b] <= tolerance * unit
         assert frank_wolfe_gap(scores[b], point[b], projective, single_root) <= 1e-9 * unit
-        trees, p = heads[b, : count[b]], probabilities[b, : count[b]]
+        heads, p = heads_of(parts[b, : count[b]]), probabilities[b, : count[b]]
+        np.testing.assert_array_equal(parts_of(heads), parts[b, : count[b]])
         assert (p > 0.0).all() and p.sum() == pytest.approx(1.0, abs=1e-12)
-        np.testing.assert_allclose(point[b], sum(q * arcs(tree[1:]) for q, tree in zip(p, trees)), rtol=0, atol=1e-14)
-        matrices = np.array([arcs(tree[1:]).ravel() for tree in trees])
+        np.testing.assert_allclose(point[b], sum(q * arcs(tree[1:]) for q, tree in zip(p, heads)), rtol=0, atol=1e-14)
+        matrices = np.array([arcs(tree[1:]).ravel() for tree in heads])
         assert np.linalg.matrix_rank(matrices[1:] - matrices[0]) == count[b] - 1  # affinely independent
         if single_root:
-            assert ((trees[:, 1:] == 0).sum(1) == 1).all()
-        assert (probabilities[b, count[b] :] == 0.0).all() and (heads[b, count[b] :] == 0).all()
+            assert ((heads[:, 1:] == 0).sum(1) == 1).all()
+        assert (probabilities[b, count[b] :] == 7.0).all() and (parts[b, count[b] :] == 7).all()  # not written
 
 
 @TREES
@@ -155,8 +167,8 @@ def test_the_backward_pass_is_the_slope_of_the_point(projective, single_root, sc
         scores = scale * rng.normal(size=(size, n + 1, n + 1))
         lengths = np.full(size, n)
         gradient, direction = rng.normal(size=(2, *scores.shape))
-        _, heads, _, count, _, _ = project(scores, lengths, projective, single_root)
-        product = pull_back(scores, lengths, projective, single_root, heads, count, gradient)
+        _, parts, _, count, _, _ = project(scores, lengths, projective, single_root)
+        product = pull_back(scores, lengths, projective, single_root, parts, count, gradient)
         step, tolerance = 1e-7, 1e-13 if projective else 1e-12
         ahead, behind = (
             project(scores + h * direction, lengths, projective, single_root, tolerance)[0] for h in (step, -step)
@@ -171,14 +183,15 @@ def test_given_trees_are_a_start_and_leave_again_if_they_do_not_belong(projectiv
     scores, lengths = 0.3 * rng.normal(size=(2, 13, 13)), np.full(2, 12)
     cold = project(scores, lengths, projective, single_root, 1e-10)
     _, elsewhere, *_ = project(rng.normal(size=scores.shape), lengths, projective, single_root)
-    absent = np.full((2, 1, 13), -1, np.int16)
+    absent = np.full((2, 1, 13), -1, np.int32)
     solved = np.concatenate([absent, cold[1][:, : cold[3].max()]], 1)
-    solved[solved[..., 1:].sum(2) == 0] = -1  # beyond the count
+    for b in range(2):
+        solved[b, 1 + cold[3][b] :] = -1
     for start, rounds in ((solved, 0), (np.repeat(solved, 2, 1), 0), (absent, cold[5]), (elsewhere[:, :9], None)):
         warm = project(scores, lengths, projective, single_root, 1e-10, start=start)
         np.testing.assert_allclose(warm[0], cold[0], rtol=0, atol=1e-9)
         assert rounds is None or (warm[5] == rounds).all()
-    scores[0, solved[0, 1, 1], 1] = -np.inf  # of the trees given now, some are forbidden
+    scores[0].flat[solved[0, 1, 1]] = -np.inf  # of the trees given now, some are forbidden
     warm = project(scores, lengths, projective, single_root, 1e-10, start=solved)
     cold = project(scores, lengths, projective, single_root, 1e-10)
     np.testing.assert_allclose(warm[0], cold[0], rtol=0, atol=1e-9)
@@ -195,15 +208,15 @@ def test_the_backward_pass_adds_the_trees_that_the_face_still_lacks(projective):
     evens = np.array([2, 4, 6])
     scores[0, evens - 1, evens] = scores[0, evens + 1, evens] = 0.5
     lengths = np.array([7])
-    corners = np.array([[[0, 0, 1, 0, 3, 0, 5, 0], [0, 0, 3, 0, 5, 0, 7, 0]]], np.int16)
-    point, heads, _, count, _, _ = project(scores, lengths, projective, False)
+    corners = np.array([[[0, 0, 1, 0, 3, 0, 5, 0], [0, 0, 3, 0, 5, 0, 7, 0]]])
+    point, parts, _, count, _, _ = project(scores, lengths, projective, False)
     np.testing.assert_allclose(point[0], 0.5 * (arcs(corners[0, 0, 1:]) + arcs(corners[0, 1, 1:])), atol=1e-12)
     gradient = np.random.default_rng(6).normal(size=scores.shape)
     expected = np.zeros((8, 8))
     half = 0.5 * (gradient[0, evens - 1, evens] - gradient[0, evens + 1, evens])
     expected[evens - 1, evens], expected[evens + 1, evens] = half, -half
-    for trees, number in ((corners, np.array([2])), (heads, count)):
-        product = pull_back(scores, lengths, projective, False, trees, number, gradient)
+    for vertices, number in ((parts_of(corners), np.array([2])), (parts, count)):
+        product = pull_back(scores, lengths, projective, False, vertices, number, gradient)
         np.testing.assert_allclose(product[0], expected, rtol=0, atol=1e-12)
 
 
@@ -219,17 +232,17 @@ def test_padding_is_never_read_and_comes_back_as_zero(projective, single_root):
         used[: n + 1, 1 : n + 1] = True
         used &= off_diagonal
         scores[b, used], gradient[b, used] = whole[0, b, used], whole[1, b, used]
-    point, heads, _, count, _, _ = project(scores, lengths, projective, single_root)
-    product = pull_back(scores, lengths, projective, single_root, heads, count, gradient)
+    point, parts, _, count, _, _ = project(scores, lengths, projective, single_root)
+    product = pull_back(scores, lengths, projective, single_root, parts, count, gradient)
     for b, n in enumerate(lengths):
         alone = np.ascontiguousarray(scores[b : b + 1, : n + 1, : n + 1])
-        one, trees, _, number, _, _ = project(alone, lengths[b : b + 1], projective, single_root)
+        one, vertices, _, number, _, _ = project(alone, lengths[b : b + 1], projective, single_root)
         back = pull_back(
             alone,
             lengths[b : b + 1],
             projective,
             single_root,
-            trees,
+            vertices,
             number,
             np.ascontiguousarray(gradient[b : b + 1, : n + 1, : n + 1]),
         )
@@ -242,12 +255,12 @@ def test_padding_is_never_read_and_comes_back_as_zero(projective, single_root):
 def test_float32_scores_are_projected_in_double_precision():
     scores = np.random.default_rng(8).normal(size=(3, 11, 11)).astype(np.float32)
     lengths = np.full(3, 10)
-    point, heads, _, count, _, _ = project(scores, lengths, True, False, dtype=np.float32)
+    point, parts, _, count, _, _ = project(scores, lengths, True, False, dtype=np.float32)
     exact, *_ = project(scores.astype(float), lengths, True, False)
     np.testing.assert_array_equal(point, exact.astype(np.float32))
     gradient = np.random.default_rng(9).normal(size=scores.shape).astype(np.float32)
-    product = pull_back(scores, lengths, True, False, heads, count, gradient)
-    double = pull_back(scores.astype(float), lengths, True, False, heads, count, gradient.astype(float))
+    product = pull_back(scores, lengths, True, False, parts, count, gradient)
+    double = pull_back(scores.astype(float), lengths, True, False, parts, count, gradient.astype(float))
     np.testing.assert_allclose(product, double, rtol=0, atol=1e-6)
 
 
@@ -275,27 +288,23 @@ def test_an_instance_without_trees_or_with_nan_scores_is_named(projective, singl
     cyclic[1, 0] = -np.inf
     unclear[1, 2, 1] = np.nan
     for scores in (headless, cyclic, unclear):
-        out = np.empty((3, 4, 4)), np.empty((3, 9, 4), np.int16), np.empty((3, 9))
+        out = np.empty((3, 4, 4)), np.empty((3, 9, 4), np.int32), np.empty((3, 9))
         ends = np.empty(3, np.int64), np.empty(3), np.empty(3, np.int64)
-        assert (
-            tree_mixture.sparsemap(
-                scores, lengths, projective, single_root, no_trees(scores), 1e-9, 99, *out, *ends, 0, 3
-            )
-            == 1
-        )
+        kernel = folder(projective).mixture
+        assert kernel(scores, lengths, single_root, no_trees(scores), 1e-9, 99, *out, *ends, 0, 3) == 1
 
 
 def test_trees_beyond_the_capacity_are_counted_but_not_written():
     scores = 0.1 * np.random.default_rng(13).normal(size=(2, 9, 9))
     lengths = np.full(2, 8)
-    point, heads, probabilities, count, _, _ = project(scores, lengths, True, False)
-    few, least = np.empty((2, 5, 9), np.int16), np.empty((2, 5))
+    point, parts, probabilities, count, _, _ = project(scores, lengths, True, False)
+    few, least = np.empty((2, 5, 9), np.int32), np.empty((2, 5))
     again, number, gap, iterations = np.empty_like(point), np.empty(2, np.int64), np.empty(2), np.empty(2, np.int64)
-    end = tree_mixture.sparsemap(
-        scores, lengths, True, False, no_trees(scores), 1e-12, 10_000, again, few, least, number, gap, iterations, 0, 2
-    )
+    report = number, gap, iterations
+    start = no_trees(scores)
+    end = projective_trees.mixture(scores, lengths, False, start, 1e-12, 10_000, again, few, least, *report, 0, 2)
     assert end == -1
-    for got, want in ((again, point), (number, count), (few, heads[:, :5]), (least, probabilities[:, :5])):
+    for got, want in ((again, point), (number, count), (few, parts[:, :5]), (least, probabilities[:, :5])):
         np.testing.assert_array_equal(got, want)
-    backward = tree_mixture.sparsemap_backward
-    assert backward(scores, lengths, True, False, few, number, scores, np.empty_like(scores), 0, 2) == 0
+    backward = projective_trees.mixture_backward
+    assert backward(scores, lengths, False, few, number, scores, np.empty_like(scores), 0, 2) == 0

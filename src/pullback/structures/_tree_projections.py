@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback import kernels
@@ -27,6 +28,19 @@ _FEW_RIVALS, _FEW_PER_WORD = 20, 0.8  # arcs that compete with the best into the
 _FEW_TREES = 32
 
 
+# ---- trees as heads here, as parts in the kernels: head · size + word, −1 for the root
+
+
+def _to_parts(heads: Tensor) -> NDArray[np.int32]:
+    words = torch.arange(heads.shape[-1])
+    parts = torch.where((heads < 0) | (words == 0), -1, heads.int() * len(words) + words.int())
+    return instances(parts, 2)
+
+
+def _to_heads(parts: NDArray[np.int32], heads: Tensor) -> None:
+    np.floor_divide(np.maximum(parts, 0), parts.shape[-1], out=instances(heads, 2), casting="unsafe")
+
+
 # ---- by the better way for each example
 
 
@@ -39,11 +53,13 @@ def _project(scores: Tensor, lengths: Tensor, single_root: bool) -> tuple[Tensor
     limits = (_FEW_RIVALS, _FEW_PER_WORD)
     peaked = kernels.tree_cuts.split_by_rivals(instances(scores, 2), instances(lengths, 0), *limits, *words)
     if peaked > 0:
-        start, probabilities = np.empty((batch, 0, size), np.int16), np.empty((batch, _FEW_TREES))
-        trees = (instances(point, 2), instances(heads, 2), probabilities, instances(count, 0))
+        start, probabilities = np.empty((batch, 0, size), np.int32), np.empty((batch, _FEW_TREES))
+        parts = np.zeros((batch, _FEW_TREES, size), np.int32)
+        trees = (instances(point, 2), parts, probabilities, instances(count, 0))
         gap, rounds = np.zeros(batch), np.empty(batch, np.int64)
-        rest = (False, single_root, start, GAP_OF_DERIVATIVE, _ROUNDS, *trees, gap, rounds)
-        run(kernels.trees.sparsemap, scores, few, *rest, work=50 * size**2)
+        rest = (single_root, start, GAP_OF_DERIVATIVE, _ROUNDS, *trees, gap, rounds)
+        run(kernels.trees.mixture, scores, few, *rest, work=50 * size**2)
+        _to_heads(parts, heads)
         if int(count.max()) > _FEW_TREES or gap.max() > GAP:  # cuts are right for them too
             others = (count > _FEW_TREES) | torch.from_numpy(gap > GAP).reshape(count.shape)
             many[others], heads[others], count[others], peaked = lengths[others], 0, 0, 0
@@ -100,10 +116,10 @@ def _project_backward(
     few = count > 0
     peaked = int(few.sum())
     if peaked > 0:
-        rest = (False, single_root, instances(heads, 2), instances(count, 0))
+        rest = (single_root, _to_parts(heads), instances(count, 0))
         arrays = (instances(gradient, 2), instances(product, 2))
         words, work = torch.where(few, lengths, -1), 20 * scores.shape[-1] ** 2
-        run(kernels.trees.sparsemap_backward, scores, words, *rest, *arrays, work=work)
+        run(kernels.trees.mixture_backward, scores, words, *rest, *arrays, work=work)
     if peaked < few.numel():
         face = (instances(point, 2), instances(sets, 2), instances(product, 2))
         many, work = torch.where(few, -1, lengths), 20 * scores.shape[-1] ** 2
@@ -147,13 +163,16 @@ def _by_trees(
     most = _most_trees(size)
     point = torch.empty_like(scores)
     heads = lengths.new_empty(*lengths.shape, most, size, dtype=torch.int16)
-    probabilities = scores.new_empty(*lengths.shape, most)
+    parts = np.zeros((lengths.numel(), most, size), np.int32)
+    probabilities = scores.new_zeros(*lengths.shape, most)
     count, iterations = torch.empty_like(lengths), torch.empty_like(lengths)
     gap = scores.new_empty(lengths.shape, dtype=torch.float64)
-    outputs = (instances(point, 2), instances(heads, 2), instances(probabilities, 1))
+    outputs = (instances(point, 2), parts, instances(probabilities, 1))
     report = (instances(count, 0), instances(gap, 0), instances(iterations, 0))
-    rest = (projective, single_root, instances(start, 2), tolerance, _ROUNDS, *outputs, *report)
-    run(kernels.trees.sparsemap, scores, lengths, *rest, work=20 * size**3)
+    rest = (single_root, _to_parts(start), tolerance, _ROUNDS, *outputs, *report)
+    folder = kernels.projective_trees if projective else kernels.trees
+    run(folder.mixture, scores, lengths, *rest, work=20 * size**3)
+    _to_heads(parts, heads)
     if not is_certified(gap, scores, point).all():
         warnings.warn(f"SparseMAP over trees stopped at a gap of {gap.max():.1e}.", ConvergenceWarning, stacklevel=2)
     return point, heads, probabilities, count, gap, iterations
@@ -222,9 +241,10 @@ def _by_trees_backward(
     single_root: bool,
 ) -> Tensor:
     product = torch.empty_like(gradient)
-    trees = (instances(heads, 2), instances(count, 0))
-    rest = (projective, single_root, *trees, instances(gradient, 2), instances(product, 2))
-    run(kernels.trees.sparsemap_backward, scores, lengths, *rest, work=5 * scores.shape[-1] ** 3)
+    trees = (_to_parts(heads), instances(count, 0))
+    rest = (single_root, *trees, instances(gradient, 2), instances(product, 2))
+    folder = kernels.projective_trees if projective else kernels.trees
+    run(folder.mixture_backward, scores, lengths, *rest, work=5 * scores.shape[-1] ** 3)
     return product
 
 

@@ -9,7 +9,7 @@ from pullback.kernels.trees.matrix_tree import (
     log_partition,
     log_partition_and_marginals,
 )
-from pullback.kernels.trees.mixture import sparsemap, sparsemap_backward
+from pullback.kernels.trees.mixtures import mixture, mixture_backward
 from pullback.kernels.trees.sampling import sample
 
 __all__ = [
@@ -19,10 +19,10 @@ __all__ = [
     "linearize",
     "log_partition",
     "log_partition_and_marginals",
+    "mixture",
+    "mixture_backward",
     "read_trees",
     "sample",
-    "sparsemap",
-    "sparsemap_backward",
     "topk",
     "write_arcs",
 ]
