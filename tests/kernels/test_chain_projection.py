@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from pullback.kernels.chain import project, project_backward
+from pullback.kernels.chain import project, project_as_flows, project_backward
 from reference import flows as reference
 from reference.active_set import project as project_on_hull
 
+WAYS = [project, project_as_flows]
 SIZES = [(25, 10), (50, 20), (100, 5), (2, 30), (40, 1)]
 
 
@@ -62,10 +63,10 @@ def kinds(rng, n, t):
             yield f"masked {share} {scale}", np.where(allowed | (rng.random(shape) > share), scale * noise, -np.inf)
 
 
-def project_all(scores, lengths=None):
+def project_all(scores, lengths=None, way=project):
     lengths = np.full(len(scores), scores.shape[1]) if lengths is None else np.asarray(lengths)
     point = np.full(scores.shape, np.nan, scores.dtype)
-    assert project(scores, lengths, point, 0, len(scores)) == -1
+    assert way(scores, lengths, point, 0, len(scores)) == -1
     return point
 
 
@@ -80,21 +81,23 @@ def size(scores):
     return max(1.0, np.linalg.norm(scores[np.isfinite(scores)]))
 
 
+@pytest.mark.parametrize("way", WAYS, ids=["hybrid", "newton"])
 @pytest.mark.parametrize(("n", "t"), [(1, 1), (1, 4), (2, 3), (3, 2), (3, 3), (4, 2), (5, 2)])
-def test_the_projection_is_the_nearest_mixture_of_sequences(n, t):
+def test_the_projection_is_the_nearest_mixture_of_sequences(n, t, way):
     every = sequences(n, t)
     for kind, scores in kinds(np.random.default_rng(n), n, t):
         if size(scores) < 1e3:  # beyond, the reference is not exact
-            point = project_all(scores[None])[0]
+            point = project_all(scores[None], way=way)[0]
             scores[0, 1:] = 0.0  # in no sequence, so any number will do
             assert np.abs(point.ravel() - project_on_hull(scores.ravel(), every)).max() < 1e-9, kind
 
 
+@pytest.mark.parametrize("way", WAYS, ids=["hybrid", "newton"])
 @pytest.mark.parametrize(("n", "t"), SIZES)
-def test_the_projection_is_a_flow_that_no_sequence_improves(n, t):
+def test_the_projection_is_a_flow_that_no_sequence_improves(n, t, way):
     tail, head, index = parts(n, t)
     for kind, scores in kinds(np.random.default_rng(1), n, t):
-        point = project_all(scores[None])[0]
+        point = project_all(scores[None], way=way)[0]
         assert (point >= 0).all() and not point[np.isneginf(scores)].any() and not point[0, 1:].any(), kind
         flow = point.ravel()[index]
         assert np.abs(reference.imbalance(flow, tail, head)).max() < 1e-11, kind
@@ -102,14 +105,15 @@ def test_the_projection_is_a_flow_that_no_sequence_improves(n, t):
         assert reference.gap(used, flow, tail, head) < 1e-10 * size(used), kind
 
 
+@pytest.mark.parametrize("way", WAYS, ids=["hybrid", "newton"])
 @pytest.mark.parametrize(("n", "t"), SIZES)
 @pytest.mark.parametrize("offset", [1e3, 1e6])
-def test_what_all_parts_of_a_position_have_in_common_changes_nothing(n, t, offset):
+def test_what_all_parts_of_a_position_have_in_common_changes_nothing(n, t, offset, way):
     rng = np.random.default_rng(2)
     for scale in (0.1, 1.0, 10.0):
         scores = np.round(2**20 * scale * rng.normal(size=(2, n, t, t))) / 2**20
         moved = scores + np.round(offset * rng.normal(size=(2, n, 1, 1)))
-        assert np.abs(project_all(moved) - project_all(scores)).max() < 1e-11
+        assert np.abs(project_all(moved, way=way) - project_all(scores, way=way)).max() < 1e-11
 
 
 @pytest.mark.parametrize(("n", "t"), SIZES)

@@ -1,16 +1,26 @@
-"""SparseMAP for linear chains: the nearest mixture of tag sequences, as a flow through the lattice of tags.
+"""SparseMAP for linear chains: the nearest mixture of tag sequences.
 
     argmin ½‖μ − s‖²   over the convex hull of the sequences, each the indicator of its parts (i, a, b):
                        tag a at position i − 1, tag b at position i
 
-A sequence is a path from a source through one node for each position and tag, its parts are the edges.  The tags of the
-last position, where nothing follows, count as one node, the sink.
+A sequence is a path from a source through one node for each position and tag, its parts are the edges, so the mixtures
+are the flows through this lattice (`flows`).  The tags of the last position, where nothing follows, count as one node,
+the sink.  Newton's method takes about as long for any scores, the active-set method (`mixtures`) as long as there are
+sequences to mix: one if the scores are large, hundreds if they are small.  So the active set has the first word.  The
+gap it still has after a few sequences, compared with that of the first, tells how many are to come.
 """
 
 import numpy as np
 
+from pullback.kernels.chain.mixtures import mixture
 from pullback.kernels.flows import Graph, forbid_dead_ends, nearest_flow, new_workspace, project_on_face
 from pullback.kernels.tools import inner, kernel
+
+FEW = 12  # sequences, before the gap is looked at
+MANY = 150  # sequences, after which Newton's method takes over in any case
+SLOW = 0.01  # times the root of the number of tags: where this share of the gap is left, Newton's method is faster
+EXACT = 1e-12  # the gap at which the active set ends; with a larger one it might be on a neighboring face
+NEARLY = 1e-9  # what rounding may add to it
 
 
 @kernel
@@ -18,27 +28,65 @@ def project(scores, lengths, point, lo, hi):
     """The nearest mixture of tag sequences of each instance.
 
     scores, point (batch, n, t, t): score[i, a, b] of tag a at i − 1 and tag b at i; at position 0 only row 0 is read.
-    lengths (batch,): 0 … n.  What is not read may be NaN and gets 0; −∞ forbids a part.  About half a dozen steps of
-    O(n t³).
+    lengths (batch,): 0 … n.  What is not read may be NaN and gets 0; −∞ forbids a part.  O(n t²) if one sequence is the
+    answer, at most about half a dozen steps of O(n t³).
     Returns the first instance without a sequence, with a score of NaN or +∞ or a length out of range, −2 − b if the
     search on instance b did not converge, else −1.
     """
+    for b in range(lo, hi):
+        if lengths[b] < 0 or lengths[b] > scores.shape[1]:
+            return b
+    rest = lengths.copy()
+    refused = _mix_sequences(scores, rest, point, lo, hi)
+    return refused if refused >= 0 else project_as_flows(scores, rest, point, lo, hi)
+
+
+@inner
+def _mix_sequences(scores, rest, point, lo, hi):
+    """Solves the instances that mix few sequences and sets their length to −1; returns the first without any, or −1."""
+    batch, n, t = scores.shape[:3]
+    lengths = rest.copy()
+    start, found = np.full((batch, FEW + 1, n), -1, np.int32), np.full((batch, FEW + 1, n), -1, np.int32)
+    weights, gap, first_gap = np.empty((batch, FEW + 1)), np.empty(batch), np.empty(batch)
+    size, rounds = np.empty(batch, np.int64), np.empty(batch, np.int64)
+    for most in (1, FEW, MANY):
+        refused = mixture(scores, lengths, start, EXACT, most, point, found, weights, size, gap, rounds, lo, hi)
+        if refused >= 0:
+            return refused
+        left = False
+        for b in range(lo, hi):
+            if lengths[b] >= 0:
+                if lengths[b] == 0 or (gap[b] <= NEARLY and rounds[b] < most):
+                    lengths[b] = rest[b] = -1
+                elif most == 1:
+                    first_gap[b] = gap[b]
+                elif gap[b] > SLOW * np.sqrt(t) * first_gap[b]:
+                    lengths[b] = -1
+                left |= lengths[b] >= 0
+        if not left:
+            break
+        start, found = found, start
+    return -1
+
+
+@kernel
+def project_as_flows(scores, lengths, point, lo, hi):
+    """`project`, always by Newton's method; instances whose length is below 0 are left out."""
     n, t = scores.shape[1:3]
     whole = lattice(n, t)
     w = new_workspace(whole, 1 + n * t, n * t * t)
     score = np.empty(n * t * t)
     for b in range(lo, hi):
-        used = lengths[b] * t * t
-        if lengths[b] < 0 or lengths[b] > n:
-            return b
+        if lengths[b] < 0:
+            continue
         point[b] = 0.0
-        if used == 0:
+        if lengths[b] == 0:
             continue
         graph = shorten(whole, lengths[b], t)
         valid, masked = _read(scores[b], lengths[b], score)
         if not valid or (masked and not forbid_dead_ends(score, graph, w.core, w.active.begin)):
             return b
-        if nearest_flow(score[:used], graph, w) < 0:
+        if nearest_flow(score[: lengths[b] * t * t], graph, w) < 0:
             return -2 - b
         _write(w.reduced, lengths[b], point[b])
     return -1

@@ -124,15 +124,31 @@ def _reduce(score, here, there, reduced):
 
 
 @inner
-def _evaluate_alone(scores, graph, w, reduced):
-    """Writes r, the active edges and the imbalance at w.potential; returns ½ Σ max(0, r)²."""
+def _move(scores, graph, potential, reduced, active):
+    """Writes r at these potentials and lists the active edges."""
     first, head, edge, length, sink = graph
-    imbalance, active = w.imbalance, w.active
     for u in range(sink):
         for r in range(first[u], first[u + 1]):
             h, e, n = head[r], edge[r], length[r]
-            _reduce(scores[e : e + n], w.potential[u], w.potential[h : h + n], reduced[e : e + n])
+            _reduce(scores[e : e + n], potential[u], potential[h : h + n], reduced[e : e + n])
     collect(graph, reduced, 0.0, active)
+
+
+@inner
+def _evaluate(scores, graph, w, reduced, settled):
+    """Writes r, the active edges and the imbalance at w.potential; if `settled`, silent nodes are settled first.
+
+    Returns ½ Σ max(0, r)², or ∞ if no path of active edges leads to the sink.
+    """
+    sink, active, imbalance = graph.sink, w.active, w.imbalance
+    _move(scores, graph, w.potential, reduced, active)
+    connected, silent = mark_core(sink, active, w.core)
+    if not connected:
+        return np.inf
+    if settled and silent > 0:
+        w.potential[:] = 0.0
+        settle(reduced, graph, w.core, w.potential, w.bounds)
+        _move(reduced, graph, w.potential, reduced, active)
     imbalance[: sink + 1] = 0.0
     imbalance[0], imbalance[sink] = -1.0, 1.0
     squares = 0.0
@@ -145,20 +161,6 @@ def _evaluate_alone(scores, graph, w, reduced):
             squares += flow * flow
         imbalance[u] += out
     return 0.5 * squares
-
-
-@inner
-def _evaluate(scores, graph, w, reduced, settled):
-    """As `_evaluate_alone`, but ∞ if no active path leads to the sink; if `settled`, silent nodes are settled first."""
-    value = _evaluate_alone(scores, graph, w, reduced)
-    connected, silent = mark_core(graph.sink, w.active, w.core)
-    if not connected:
-        return np.inf
-    if settled and silent > 0:
-        w.potential[:] = 0.0
-        settle(reduced, graph, w.core, w.potential, w.bounds)
-        value = _evaluate_alone(reduced, graph, w, reduced)
-    return value
 
 
 @inner
