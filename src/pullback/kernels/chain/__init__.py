@@ -2,6 +2,7 @@
 
 from pullback.kernels.chain.k_best import topk
 from pullback.kernels.chain.mixtures import mixture, mixture_backward
+from pullback.kernels.chain.projection import project, project_backward
 from pullback.kernels.chain.samples import sample
 from pullback.kernels.chain.sums import hessian_product, log_partition, partition
 from pullback.kernels.chain.viterbi import argmax
@@ -13,6 +14,8 @@ __all__ = [
     "mixture",
     "mixture_backward",
     "partition",
+    "project",
+    "project_backward",
     "sample",
     "topk",
 ]
