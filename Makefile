@@ -15,7 +15,7 @@ demo: .venv/.installed-experiments  ## train the latent-cluster model with every
 	$(BIN)/pullback demo
 
 test: .venv/.installed-dev+experiments  ## run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/.installed-dev+experiments  ## style, formatting and types
 	$(BIN)/ruff check .

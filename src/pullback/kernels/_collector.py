@@ -32,7 +32,7 @@ def resume_collector() -> None:
 
 
 def _resume_in_child() -> None:
-    """In a forked child nobody compiles."""
+    """A forked child does not compile what its parent was compiling."""
     global _pauses, _lock
     _lock = threading.Lock()
     if _pauses > 0 and _was_enabled:

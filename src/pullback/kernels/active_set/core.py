@@ -270,7 +270,7 @@ def seed(scores, pool, tolerance, vertices, factor, weights, count, point, lo, h
     """A warm start: the projection onto the hull of the vertices of `pool` (batch, k, d), by the same rounds.
 
     The arrays are those of `grow`, before its first call; the capacity must be above min(k, d + 1).  Vertices whose
-    score is not finite are passed over (NaN marks padding); an instance without any other is left with count 0.
+    score is not finite are ignored (NaN marks padding); an instance without any other is left with count 0.
     """
     kept, trial = np.empty(weights.shape[1], np.int64), np.empty(weights.shape[1])
     for b in range(lo, hi):

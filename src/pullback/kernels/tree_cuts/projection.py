@@ -46,7 +46,7 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
     """The nearest mixture of trees of each instance, and its face: the sets of words that receive exactly 1.
 
     scores and point (batch, N, N) by [head, modifier], node 0 the root; column 0 and the diagonal are never read.
-    lengths (batch,): the number of words, at most N − 1; below 0 the instance is passed over.  sets (batch, N, ⌈N/64⌉)
+    lengths (batch,): the number of words, at most N − 1; below 0 the instance is skipped.  sets (batch, N, ⌈N/64⌉)
     int64: each row holds a set, word j as bit j mod 64 of entry j div 64; larger sets come first, rows of zeros last.
     The sets are nested or disjoint and independent, hence no more than the words.  With the support of the point they
     are all that the backward needs.
@@ -67,7 +67,7 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
         sets[b] = 0
         if n == 0:
             continue
-        for steps in (STEPS, LIMIT):  # the second time, slowly but surely
+        for steps in (STEPS, LIMIT):  # the second time without a limit that matters
             start(n, single_root, words, family)
             valid, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
             if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):

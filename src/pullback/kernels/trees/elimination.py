@@ -250,7 +250,7 @@ Workspace = namedtuple(
 def workspace(size):
     """Room for a group of sentences of less than `size` words.
 
-    Sums that come several at a time read rows that were never written.  Nobody uses what they give, but other numbers
+    Sums that come several at a time read rows that were never written.  What they give is not used, but other numbers
     than zero may be subnormal there, and arithmetic on those is a hundred times slower.
     """
     shape, few = (size + ACROSS, size, LANES), (WORDS, size + ACROSS, LANES)
