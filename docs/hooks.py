@@ -1,8 +1,8 @@
 """What the pages take from the library itself: its public names by room, the tables, and the folders of kernels.
 
-A page says where: `<!-- public: structures._structure -->` for the public names of a module or a room, `<!-- names: warm
--->` for names one by one, `<!-- room: descents -->` for a room's own words, `<!-- modules: operators -->` for a list of
-its modules; `<!-- catalog -->`, `<!-- capabilities -->` and `<!-- offered -->` for tables.
+A page says where: `<!-- public: descents._descent -->` for the public names of a module or a room, `<!-- names: warm -->`
+for names one by one, `<!-- room: descents -->` for a room's own words, `<!-- modules: operators -->` for a list of its
+modules; `<!-- catalog -->`, `<!-- capabilities -->` and `<!-- offered -->` for tables.
 """
 
 import ast
