@@ -27,6 +27,7 @@ def _readable(paragraph: str) -> str:
         return paragraph
     if re.match(ARGUMENT, paragraph):
         paragraph = _listed(paragraph)
+    paragraph = re.sub(r"\s+(?=References?: )", "\n\n", paragraph)
     return re.sub(rf"`({CLASSES})`", r"[`\1`][pullback.\1]", paragraph)
 
 

@@ -1,7 +1,7 @@
 """What the pages take from the library itself: its public names by room, the tables, and the folders of kernels.
 
-A page says where: `<!-- public: descents._descent -->` for the public names of a module or a room, `<!-- names: warm -->`
-for names one by one, `<!-- room: descents -->` for a room's own words, `<!-- modules: operators -->` for a list of its
+A page says where: `<!-- public: descents._descent -->` for the public names of a module, `<!-- names: warm -->` for
+names one by one, `<!-- room: descents -->` for a room's own words, `<!-- modules: operators -->` for a list of its
 modules; `<!-- catalog -->`, `<!-- capabilities -->` and `<!-- offered -->` for tables.
 """
 
@@ -122,7 +122,7 @@ def _reference(name: str) -> str:
         return _block(name, level=3)
     owners = {member: next(base for base in thing.__mro__ if _documents(base, member)) for member in _members(thing)}
     here = [member for member, owner in owners.items() if owner is thing]
-    blocks = [_block(name, level=3), _bases(thing)]
+    blocks = [_block(name, level=3), _fields(thing), _bases(thing)]
     if len(here) < len(owners) and thing not in CAPABILITIES:
         rows = (
             (_link_to(owner, member), _first_line(owner, member), "" if owner is thing else _link(owner.__name__))
@@ -134,6 +134,15 @@ def _reference(name: str) -> str:
 
 def _block(name: str, *, level: int) -> str:
     return f"::: pullback.{name}\n    options:\n      members: false\n      heading_level: {level}\n"
+
+
+def _fields(thing: Any) -> str:
+    """The fields of a named tuple, whose signature is not in its source."""
+    if not hasattr(thing, "_fields"):
+        return ""
+    defaults = thing._field_defaults
+    fields = (f"{field}={defaults[field]}" if field in defaults else field for field in thing._fields)
+    return f"A named tuple: `{thing.__name__}({', '.join(fields)})`.\n"
 
 
 def _bases(thing: type) -> str:

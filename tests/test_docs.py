@@ -13,7 +13,7 @@ import pullback
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 TEXTS = {page.name: page.read_text("utf-8") for page in PAGES}
-INCLUDED = re.compile(r'^--8<-- "(.+)"$', re.MULTILINE)
+INCLUDED = re.compile(r'^--8<-- "([^":]+)(?::\w+)?"$', re.MULTILINE)  # a file, or a section of it
 
 
 def blocks(text: str) -> list[str]:

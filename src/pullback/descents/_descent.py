@@ -61,6 +61,7 @@ class Descent(Pullback):
 
     step_size: a number; a sequence with one number per step; or a tensor with one number per example.
     backtrack: halve a step, example by example, until the loss of its end is no higher than that of its beginning.
+
     Step sizes refer to the loss of one example, so they mean the same at any batch size.
     """
 
