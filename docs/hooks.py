@@ -17,14 +17,7 @@ import pullback
 SOURCE = Path(pullback.__file__).parent
 CAPABILITIES = (pullback.LogLinear, pullback.Simplex, pullback.KBest, pullback.Enumerable)
 FOR_AUTHORS = {"event_dims", "lengths", "mask", "longest", "check_event", "allowed", "offer"}  # see extending.md
-STRUCTURES = {  # one of each, to ask what it offers
-    "Categorical": pullback.Categorical(),
-    "Binary": pullback.Binary(),
-    "Subset": pullback.Subset(1),
-    "Chain": pullback.Chain(),
-    "DependencyTree": pullback.DependencyTree(),
-    "Oracle": pullback.Oracle(lambda scores: scores),
-}
+MADE_WITH = {"Subset": (1,), "Oracle": (lambda scores: scores,)}  # where a structure needs an argument
 
 shown: set[str] = {"CATALOG"}  # a dictionary, shown as a table
 
@@ -84,11 +77,18 @@ def _capabilities(_: str) -> str:
 
 
 def _offered(_: str) -> str:
-    """Which structure offers which capability."""
-    rows = (
-        [_link(name), *("yes" if structure.offers(capability) else "" for capability in CAPABILITIES)]
-        for name, structure in STRUCTURES.items()
-    )
+    """Which structure offers which capability; wrappers offer what they wrap."""
+    public = {name: getattr(pullback, name) for name in pullback.__all__}
+    structures = [
+        thing
+        for thing in public.values()
+        if inspect.isclass(thing) and issubclass(thing, pullback.Structure) and not inspect.isabstract(thing)
+    ]
+    rows = []
+    for structure in structures:
+        if structure not in (pullback.Independent, pullback.Product):
+            one = structure(*MADE_WITH.get(structure.__name__, ()))
+            rows.append([_link(structure.__name__), *("yes" if one.offers(what) else "" for what in CAPABILITIES)])
     return _table(("structure", *(_link(capability.__name__) for capability in CAPABILITIES)), rows)
 
 

@@ -3,6 +3,7 @@
 import doctest
 import logging
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,12 @@ def test_an_estimator_of_the_guide_trains():
     scores = torch.zeros(2, 3, requires_grad=True)
     made["careful_spigot"]().loss(pullback.Categorical(), scores, lambda z: z[..., 0]).sum().backward()
     assert (scores.grad[:, 0] > 0).all()
+
+
+@pytest.mark.parametrize("program", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_an_example_program_runs(program, capsys):
+    runpy.run_path(str(program), run_name="__main__")
+    assert capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", TEXTS)

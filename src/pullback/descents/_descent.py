@@ -26,8 +26,9 @@ class Downstream(Protocol):
 
 
 class Iterate(NamedTuple):
-    """A point on the way.
+    """A point on the way from the start of a descent to the label.
 
+    point: where the descent is.
     regularizer: what predicts it from `scores`, where that is known.
     scores: at the start also the scores of the model, whose −∞ no step may enter.
     """
