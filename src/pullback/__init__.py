@@ -40,8 +40,9 @@ from pullback.regularizers.fenchel_young import FenchelYoungLoss
 from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.tsallis import Tsallis
 from pullback.regularizers.unregularized import Unregularized
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, Simplex
 from pullback.structures._results import Enumeration, Mixture, Solution, TopK
-from pullback.structures._structure import Enumerable, KBest, LogLinear, MissingCapability, Simplex, Structure
+from pullback.structures._structure import Structure
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain

@@ -183,7 +183,7 @@ def test_sparse_marginalization_is_the_expected_loss_under_the_support(case):
     counted = pb.Counted(decoder)
     found = pb.sparse_marginalization().loss(case.structure, scores, counted)
     assert_close(found, exact)
-    assert counted.calls == support.count.max()
+    assert counted.calls == support.size.max()
     gradient = torch.autograd.grad(exact.sum(), scores)[0]
     assert_close(score_gradient(pb.sparse_marginalization(), case, decoder), gradient, atol=1e-9, rtol=1e-7)
 
@@ -562,7 +562,7 @@ def test_evaluations_are_as_few_as_the_catalog_says(name, case):
         "steps": 3,
         "samples": 3,
         "vertices": len(case.vertices()),
-        "support": int(case.structure.support(case.scores()).count.max()),
+        "support": int(case.structure.support(case.scores()).size.max()),
     }
     options = {"steps": {"steps": 3}, "samples": {"samples": 3}}.get(cost.each, {})
     estimator = make(name, **options)

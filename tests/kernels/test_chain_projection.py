@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pullback.kernels.chain import project, project_as_flows, project_backward
+from pullback.kernels.chain.projection import project, project_as_flows, project_backward
 from reference import flows as reference
 from reference.active_set import project as project_on_hull
 

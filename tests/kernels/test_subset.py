@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chisquare
 
-from pullback.kernels.subset import argmax, hessian_product, log_partition, project, project_backward, sample
+from pullback.kernels.subset import argmax, hessian_product, partition, project, project_backward, sample
 from reference import subset as reference
 
 SCALES = (1e-3, 1.0, 30.0, 1e4)
@@ -181,7 +181,7 @@ def test_log_partition_marginals_and_their_derivative_are_those_of_the_list(n):
     batch = len(scores)
     g = np.random.default_rng(5).normal(size=scores.shape)
     value, marginals, product = filled(batch), filled(batch, n), filled(batch, n)
-    assert log_partition(scores, low, high, value, marginals, 0, batch) == -1
+    assert partition(scores, low, high, value, marginals, 0, batch) == -1
     assert hessian_product(scores, low, high, g, product, 0, batch) == -1
     for b in range(batch):
         expected, mean, covariance = reference.log_partition(scores[b], low[b], high[b])
@@ -196,7 +196,7 @@ def test_log_partition_marginals_and_their_derivative_are_those_of_the_list(n):
 def test_marginals_are_accurate_to_twelve_digits(scale, low, high):
     scores = np.random.default_rng(6).normal(size=(1, 40)) * scale
     value, marginals = filled(1), filled(1, 40)
-    log_partition(scores, np.array([low]), np.array([high]), value, marginals, 0, 1)
+    partition(scores, np.array([low]), np.array([high]), value, marginals, 0, 1)
     expected, precise = reference.precise_marginals(scores[0], low, high)
     assert_allclose(value[0], expected, rtol=1e-14, atol=1e-13)
     ordinary = precise > 1e-100
@@ -208,7 +208,7 @@ def test_marginals_are_accurate_to_twelve_digits(scale, low, high):
 def test_equal_items_have_equal_marginals(offset):
     n, low, high = 1000, np.array([1, 50, 500, 999, 1000]), np.array([1, 50, 500, 999, 1000])
     value, marginals = filled(5), filled(5, n)
-    assert log_partition(np.full((5, n), offset), low, high, value, marginals, 0, 5) == -1
+    assert partition(np.full((5, n), offset), low, high, value, marginals, 0, 5) == -1
     assert_allclose(marginals, np.broadcast_to(low[:, None] / n, (5, n)), rtol=1e-12)
 
 
@@ -219,8 +219,8 @@ def test_hessian_product_is_the_derivative_of_the_marginals_for_many_items(scale
     scores, g = rng.normal(size=(4, 200)) * scale, rng.normal(size=(4, 200))
     value, after, before, product = filled(4), filled(4, 200), filled(4, 200), filled(4, 200)
     assert hessian_product(scores, low, high, g, product, 0, 4) == -1
-    log_partition(scores + 1e-5 * g, low, high, value, after, 0, 4)
-    log_partition(scores - 1e-5 * g, low, high, value, before, 0, 4)
+    partition(scores + 1e-5 * g, low, high, value, after, 0, 4)
+    partition(scores - 1e-5 * g, low, high, value, before, 0, 4)
     assert_allclose(product, (after - before) / 2e-5, atol=1e-8)
 
 
@@ -262,7 +262,7 @@ def test_many_items_are_sampled_with_their_marginals():
     rng = np.random.default_rng(10)
     scores, low, high = rng.normal(size=(2, 100)), np.array([20, 60]), np.array([20, 70])
     value, marginals, z = filled(2), filled(2, 100), filled(2, 5000, 100)
-    log_partition(scores, low, high, value, marginals, 0, 2)
+    partition(scores, low, high, value, marginals, 0, 2)
     sample(scores, low, high, rng.random(z.shape), z, 0, 2)
     error = (z.mean(1) - marginals) / np.sqrt(marginals * (1 - marginals) / 5000)
     assert np.abs(error).max() < 4.5
@@ -276,7 +276,7 @@ def run_all(scores, low, high, lo, hi):
     reports = {
         "argmax": argmax(scores, low, high, best, lo, hi),
         "project": project(scores, low, high, point, lo, hi),
-        "log_partition": log_partition(scores, low, high, value, marginals, lo, hi),
+        "log_partition": partition(scores, low, high, value, marginals, lo, hi),
         "hessian_product": hessian_product(scores, low, high, scores.clip(-1, 1), product, lo, hi),
         "sample": sample(scores, low, high, np.full(z.shape, 0.4), z, lo, hi),
     }

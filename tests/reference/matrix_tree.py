@@ -22,7 +22,7 @@ def _determinant_and_inverse(rows):
     return abs(determinant), [row[n:] for row in rows]
 
 
-def log_partition_and_marginals(scores, single_root, digits):
+def partition(scores, single_root, digits):
     """log det L and w ∂ log det L/∂w; L[m, m] = Σ_h w[h, m], L[h, m] = −w[h, m].
 
     With a single root the root's weights leave the diagonal and become the first row (Koo et al., 2007).  Scores that

@@ -8,7 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 import pullback as pb
-from families import K_BEST, LOG_LINEAR, STRUCTURES, TREES, WHOLE, Case, bare, is_alike_for_all
+from families import CHAINS, FLAT, K_BEST, LOG_LINEAR, STRUCTURES, TREES, WHOLE, Case, bare, is_alike_for_all
 
 every_structure = pytest.mark.parametrize("case", STRUCTURES, ids=repr)
 every_log_linear = pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
@@ -221,9 +221,28 @@ def test_derivatives_meet_finite_differences(case):
 
 
 @every_structure
-def test_the_probabilities_of_the_support_are_differentiable(case):
+def test_the_probabilities_of_the_support_move_their_mean_within_its_span(case):
+    """Where vertices tie, a neighbor may mix others: what is fixed is how these probabilities move with the scores."""
     scores = case.scores(seed=2).requires_grad_()
-    assert gradcheck(lambda scores: case.structure.support(scores).probabilities, (scores,))
+    support = case.structure.support(scores)
+    direction = torch.where(case.allowed(), case.scores(seed=3), 0)
+    (gradient,) = torch.autograd.grad((support.mean() * direction).sum(), scores, retain_graph=True)
+    (of_sum,) = torch.autograd.grad(support.probabilities.sum(), scores)
+    assert_close(of_sum, torch.zeros_like(of_sum), atol=1e-9, rtol=0)
+    for index in np.ndindex(*case.batch):
+        vertices = support.vertices[index][: support.size[index]].flatten(1)
+        span = vertices[1:] - vertices[0]
+        expected = torch.linalg.pinv(span) @ (span @ direction[index].flatten())
+        assert_close(gradient[index].flatten(), expected, atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("case", FLAT + TREES + CHAINS, ids=repr)
+def test_the_vertices_of_a_support_are_affinely_independent(case):
+    """So that the mean determines the probabilities."""
+    support = case.structure.support(case.scores(seed=2))
+    for index in np.ndindex(*case.batch):
+        vertices = support.vertices[index][: support.size[index]].flatten(1)
+        assert torch.linalg.matrix_rank(vertices[1:] - vertices[0]) == len(vertices) - 1
 
 
 def values_and_gradients(structure, scores):

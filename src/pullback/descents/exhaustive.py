@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from pullback.descents._descent import Downstream, Iterate, Pullback
-from pullback.structures._structure import Enumerable, Structure, require
+from pullback.structures._capabilities import Enumerable, require
+from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pullback.estimators.relaxation import entmax, sparsemap, ste_marginals, ste
 from pullback.estimators.score_function import reinforce
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
 from pullback.regularizers._options import among
-from pullback.structures._structure import Enumerable, LogLinear, Simplex, Structure
+from pullback.structures._capabilities import Enumerable, LogLinear, Simplex
+from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True)

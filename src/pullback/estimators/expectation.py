@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from pullback.estimators._estimator import Estimator, Loss, cooled, evaluate
 from pullback.regularizers._options import check_number
-from pullback.structures._structure import Enumerable, LogLinear, Structure, require
+from pullback.structures._capabilities import Enumerable, LogLinear, require
+from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate
 from pullback.regularizers._options import by_name, check_count, check_number
-from pullback.structures._structure import LogLinear, Structure, require
+from pullback.structures._capabilities import LogLinear, require
+from pullback.structures._structure import Structure
 
 
 class Baseline(ABC):

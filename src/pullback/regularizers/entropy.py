@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pullback.regularizers._regularizer import MirrorMap
-from pullback.structures._structure import LogLinear, Structure, require
+from pullback.structures._capabilities import LogLinear, require
+from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from torch import Tensor, nn
 
 from pullback.regularizers._options import check_number
 from pullback.regularizers._regularizer import MirrorMap
-from pullback.structures._structure import Simplex, Structure, require
+from pullback.structures._capabilities import Simplex, require
+from pullback.structures._structure import Structure
 
 
 class Tsallis(MirrorMap, nn.Module):

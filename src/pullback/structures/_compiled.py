@@ -11,7 +11,7 @@ from pullback.operators._convergence import warn_of_gap
 from pullback.operators._family import Family
 from pullback.operators._mixture import GAP_OF_POINT, MAX_ITERATIONS
 from pullback.operators.active_set import Found
-from pullback.structures._structure import Enumerable, KBest, LogLinear
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear
 
 _MOST_VERTICES = 2**22
 
@@ -72,6 +72,9 @@ class Compiled(LogLinear, KBest, Enumerable):
     def vertices(self, event: Sequence[int]) -> Tensor:
         lengths = [self.longest(event)] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
         return torch.cat([self._list(length, event) for length in lengths])
+
+    def _check_range(self, shape: torch.Size) -> None:
+        return  # the kernels do
 
     # ---- which vertices mix
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar, final
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,13 +14,8 @@ from pullback.operators._check import check
 from pullback.operators._register import is_plain_eager
 from pullback.operators.active_set import Found, check_start
 from pullback.structures._checks import check_lengths, check_mask, check_scores
-from pullback.structures._maximum_entropy import maximum_entropy
-from pullback.structures._results import Enumeration, Mixture, Solution, TopK
+from pullback.structures._results import Mixture, Solution
 from pullback.structures._searches import search_of
-
-
-class MissingCapability(TypeError):
-    """A structure was asked for something it cannot give, such as a partition function."""
 
 
 class Structure(ABC):
@@ -183,13 +178,16 @@ class Structure(ABC):
 
     def _check_facts(self, shape: torch.Size) -> None:
         """Raises where lengths or mask do not fit scores of this shape."""
-        name = type(self).__name__
         if self.mask is not None:
-            check_mask(name, self.mask, shape)
+            check_mask(type(self).__name__, self.mask, shape)
         if self.lengths is not None:
-            batch, event = self._split(shape)
-            most = self.longest(event)
-            check_lengths(name, self.lengths, batch)
+            check_lengths(type(self).__name__, self.lengths, self._split(shape)[0])
+            self._check_range(shape)
+
+    def _check_range(self, shape: torch.Size) -> None:
+        """Raises where a length is negative or larger than there is room for."""
+        if self.lengths is not None:
+            name, most = type(self).__name__, self.longest(self._split(shape)[1])
             inside = (self.lengths >= 0) & (self.lengths <= most)
             check(inside, f"{name}: lengths{{example}} is out of range; expected between 0 and {most}.")
 
@@ -215,131 +213,6 @@ class Structure(ABC):
         check_start(start, batch, event)
         is_vertex = self.contains(start.movedim(len(batch), 0)).movedim(0, len(batch))
         return start.masked_fill(~self.widen(is_vertex), 0)
-
-
-class LogLinear(Structure):
-    """A structure whose log-partition function can be computed: p(z) ∝ exp⟨s, z⟩."""
-
-    offer = "a partition function"
-
-    @abstractmethod
-    def log_partition(self, scores: Tensor) -> Tensor:
-        """log Σ exp⟨scores, z⟩ over all vertices; one number per example."""
-
-    def marginals(self, scores: Tensor) -> Tensor:
-        """The expected vertex: the gradient of `log_partition`.  Differentiable."""
-        differentiable = torch.is_grad_enabled() and scores.requires_grad
-        with torch.inference_mode(False), torch.enable_grad():
-            if not differentiable:
-                scores = scores.clone() if scores.is_inference() else scores.detach()
-                scores.requires_grad_()
-            total = self.log_partition(scores).sum()
-            (expected,) = torch.autograd.grad(total, scores, create_graph=differentiable)
-        return expected
-
-    def entropy(self, scores: Tensor) -> Tensor:
-        """−Σ p(z) log p(z) = log_partition(s) − ⟨s, marginals(s)⟩; one number per example."""
-        scores = self.restrict(scores)
-        exact = scores.double()
-        entropy = self.log_partition(exact) - self.inner(exact, self.marginals(exact))
-        return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
-
-    def log_prob(self, scores: Tensor, z: Tensor) -> Tensor:
-        """⟨s, z⟩ − log_partition(s); −∞ where `z` is not a vertex.  `z` may have further leading dimensions."""
-        event = self._split(scores.shape)[1]
-        if self._split(z.shape)[1] != event:
-            raise ValueError(
-                f"{type(self).__name__}: z has shape {tuple(z.shape)}; expected (..., {str(tuple(event))[1:]}."
-            )
-        scores = self.restrict(scores)
-        exact = scores.double()
-        value = self.inner(exact, z) - self.log_partition(exact)
-        value = value - value.detach().clamp_min(0)  # a difference of sums may round above 0
-        return value.masked_fill(~self.contains(z), -torch.inf).to(scores.dtype)
-
-    def maximum_entropy(self, point: Tensor) -> Tensor:
-        """The largest entropy of a distribution whose mean is `point`, any point of conv 𝒵; one number per example.
-
-        The entropy of p(z) ∝ exp⟨s, z⟩ when `point` is marginals(s), and 0 at a vertex.  Its gradient is −s.
-        """
-        mean = self.project(point.detach().double())  # the nearest point that is exactly one of the polytope
-        distance = (mean - point.detach()).abs().flatten(-self.event_dims).amax(-1)
-        check(
-            distance <= max(1e-7, 10 * torch.finfo(point.dtype).eps),
-            f"{type(self).__name__}: the target of example {{example}} lies outside the polytope.",
-        )
-        entropy, theta = maximum_entropy(self.log_partition, mean, self.event_dims)
-        moved = (point - point.detach()) * theta.masked_fill(theta == -torch.inf, 0).to(point.dtype)
-        return entropy.to(point.dtype) - moved.flatten(-self.event_dims).sum(-1)
-
-    @abstractmethod
-    def sample(
-        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Independent vertices drawn from p: (*sample_shape, *batch, *event).  Exact; never requires grad."""
-
-
-class Enumerable(Structure):
-    """A structure that can list its vertices, where they are few."""
-
-    offer = "a list of vertices"
-
-    @abstractmethod
-    def vertices(self, event: Sequence[int]) -> Tensor:
-        """Every vertex that some example may take, and possibly others, as zeros and ones: (m, *event)."""
-
-    @final
-    def enumerate(self, shape: Sequence[int]) -> Enumeration:
-        """Every vertex for scores of this shape, and which example each belongs to."""
-        batch, event = self._split(shape)
-        listed = self.vertices(event)
-        belongs = self.contains(listed.reshape(-1, *(1,) * len(batch), *event).expand(-1, *batch, *event))
-        used = belongs.flatten(1).any(1) if batch else belongs
-        return Enumeration(listed[used], belongs[used])
-
-
-class KBest(Structure):
-    """A structure that can list its best vertices in order."""
-
-    offer = "its k best vertices"
-
-    def topk(self, scores: Tensor, k: int) -> TopK:
-        """The `k` best vertices and their scores, all different; the scores are differentiable."""
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"{type(self).__name__}: k is {k!r}; expected an integer ≥ 1.")
-        scores = self._checked(scores)
-        vertices, size = self._best(scores.detach(), k)
-        used = scores.unsqueeze(-1 - self.event_dims).masked_fill(vertices == 0, 0)
-        values = (used * vertices).flatten(-self.event_dims).sum(-1)
-        missing = torch.arange(k, device=size.device) >= size.unsqueeze(-1)
-        return TopK(vertices, values.masked_fill(missing, -torch.inf), size)
-
-    @abstractmethod
-    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """(*batch, k, *event), best first, and how many there are: (*batch)."""
-
-
-class Simplex(LogLinear):
-    """A structure whose vertices are unit vectors, so that α-entmax is defined on it."""
-
-    offer = "unit vectors (Categorical)"
-
-    @abstractmethod
-    def entmax(self, scores: Tensor, alpha: float | Tensor) -> Tensor:
-        """argmax ⟨s, p⟩ + H(p) with Tsallis' entropy of order α: softmax at 1, sparsemax at 2.  Differentiable."""
-
-
-Capability = TypeVar("Capability", bound=Structure)
-
-
-def require(structure: Structure, capability: type[Capability], who: str) -> Capability:
-    """`structure`, which has to offer what `who` needs; otherwise raises `MissingCapability`."""
-    if not structure.offers(capability):
-        raise MissingCapability(
-            f"{who} needs {capability.offer}, and {type(structure).__name__} has none; "
-            "a squared-norm method such as `sparsemap` or `spigot` needs only an argmax."
-        )
-    return structure  # type: ignore[return-value]  # a wrapper offers what it wraps
 
 
 def directly(structure: Structure, scores: Tensor) -> Solution:

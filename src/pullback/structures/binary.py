@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from pullback.operators._check import check
+from pullback.structures._capabilities import Enumerable, LogLinear
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import Enumerable, LogLinear, directly
+from pullback.structures._structure import directly
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from pullback.operators import simplex
 from pullback.operators._check import check
+from pullback.structures._capabilities import Enumerable, KBest, Simplex
 from pullback.structures._checks import broadcasts
 from pullback.structures._items import are_subsets
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import Enumerable, KBest, Simplex, directly
+from pullback.structures._structure import directly
 
 _REFUSED = (
     "Categorical: the scores of example {example} contain NaN or +inf, or none is above -inf; "

@@ -54,7 +54,7 @@ class Chain(Compiled):
         check_count("Chain", event[1] ** length)
         every = torch.tensor(list(itertools.product(range(event[1]), repeat=length)), dtype=torch.long)
         padding = torch.full((len(every), event[0] - length), -1)
-        return self.pairs(torch.cat([every.reshape(-1, length), padding], -1), event[1])
+        return self.pairs(torch.cat([every, padding], -1), event[1])
 
     # ---- tags
 

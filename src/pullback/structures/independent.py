@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, Simplex, require
 from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import Enumerable, KBest, LogLinear, Simplex, Structure, directly, require
+from pullback.structures._structure import Structure, directly
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, require
 from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import Enumerable, KBest, LogLinear, Structure, directly, require
+from pullback.structures._structure import Structure, directly
 
 
 @dataclass(frozen=True, eq=False)
