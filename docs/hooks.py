@@ -29,6 +29,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return markdown
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Drops the titles of links that name a module nobody imports from."""
+    return re.sub(r' title="[^"]*pullback[\w.]*\._[\w.]+\)?"', "", output)
+
+
 def on_post_build(**_: Any) -> None:
     """Every public name stands on some page."""
     missing = set(pullback.__all__) - shown
