@@ -1,8 +1,6 @@
 """What every descent promises."""
 
 import dataclasses
-import doctest
-from pathlib import Path
 
 import pytest
 import torch
@@ -180,12 +178,6 @@ def test_no_step_enters_a_part_that_may_not_be_used(case):
         start = start_for(descent, case)
         target = dataclasses.replace(descent, steps=2).target(case.structure, start, downstream)
         assert target.isfinite().all() and (target[forbidden] == 0).all()
-
-
-def test_the_descent_of_the_guide_does_what_the_guide_says():
-    guide = Path(__file__).parents[2] / "docs" / "extending.md"
-    results = doctest.testfile(str(guide), module_relative=False)
-    assert results.attempted > 0 and results.failed == 0
 
 
 @pytest.mark.parametrize("size", [-0.1, float("nan"), float("inf"), [0.1, -1.0], torch.tensor([0.1, -0.1])], ids=repr)

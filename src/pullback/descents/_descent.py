@@ -26,8 +26,9 @@ class Downstream(Protocol):
 
 
 class Iterate(NamedTuple):
-    """A point on the way.
+    """A point on the way from the start of a descent to the label.
 
+    point: where the descent is.
     regularizer: what predicts it from `scores`, where that is known.
     scores: at the start also the scores of the model, whose −∞ no step may enter.
     """
@@ -61,6 +62,7 @@ class Descent(Pullback):
 
     step_size: a number; a sequence with one number per step; or a tensor with one number per example.
     backtrack: halve a step, example by example, until the loss of its end is no higher than that of its beginning.
+
     Step sizes refer to the loss of one example, so they mean the same at any batch size.
     """
 

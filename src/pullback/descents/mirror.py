@@ -11,7 +11,7 @@ from pullback.structures._structure import Structure
 
 @dataclass(frozen=True)
 class Mirror(Descent):
-    """μ ← predict(∇Ω(μ) − η ∇L(μ)).
+    """μ ← predict(∇Ω(μ) − η ∇L(μ)): mirror descent.
 
     Over `Entropy` this is exponentiated gradient, p ∝ p exp(−η ∇L), and in general the Kullback–Leibler projection onto
     the marginal polytope: marginals(s − η ∇L).  Over `SquaredNorm` it is projected gradient.

@@ -16,7 +16,7 @@ from pullback.structures._structure import Structure
 
 @dataclass(frozen=True)
 class Cost:
-    """How often a training step evaluates the downstream loss: `once`, and then for each of something.
+    """How often a training step evaluates the downstream loss: `once` times, and once more for each of `each`.
 
     >>> str(Cost(1, "steps")), Cost(1, "steps").count(steps=3)
     ('1 + steps', 4)
@@ -87,6 +87,7 @@ CATALOG: dict[str, Entry] = {
         False,
     ),
 }
+"""Every named estimator, by its name."""
 
 
 def get_estimator(name: str, **options: Any) -> Estimator:

@@ -28,7 +28,7 @@ class Baseline(ABC):
 
 @dataclass(frozen=True)
 class NoBaseline(Baseline):
-    """0."""
+    """No baseline: every guess is 0."""
 
     def guess(self, losses: Tensor, loss_of_argmax: Callable[[], Tensor]) -> Tensor:
         return torch.zeros_like(losses)

@@ -14,7 +14,7 @@ from pullback.structures._compiled import Compiled, check_count
 
 @dataclass(frozen=True, eq=False)
 class Chain(Compiled):
-    """Sequences of n tags out of t.
+    """Sequences of n tags out of t, scored by pairs of neighbors: linear-chain CRFs.
 
     Scores: (..., n, t, t); scores[..., i, a, b] is that of tag a at position i − 1 and tag b at i.  Of position 0 only
     the row a = 0 is read, scores[..., 0, 0, b]; its other rows are exactly zero in every output and gradient.
@@ -60,13 +60,13 @@ class Chain(Compiled):
 
     @staticmethod
     def tags(pairs: Tensor) -> Tensor:
-        """Sequences as pairs of tags (..., n, t, t) as tags (..., n); −1 for padding."""
+        """The tags (..., n) of sequences given as pairs of tags (..., n, t, t); −1 for padding."""
         found = pairs.sum(-2) != 0
         return torch.where(found.any(-1), found.to(torch.uint8).argmax(-1), -1)
 
     @staticmethod
     def pairs(tags: Tensor, t: int) -> Tensor:
-        """Tags (..., n) out of t, −1 for padding, as pairs of tags (..., n, t, t)."""
+        """The pairs of tags (..., n, t, t) of sequences given as tags (..., n) out of t; −1 is padding."""
         one = torch.nn.functional.one_hot(tags.clamp_min(0), t) * (tags >= 0).unsqueeze(-1)
         before = torch.nn.functional.pad(one[..., :-1, :], (0, 0, 1, 0))
         before[..., 0, 0] = 1  # position 0 has no tag before it, and reads row 0

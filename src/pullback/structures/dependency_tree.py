@@ -99,13 +99,13 @@ class DependencyTree(Compiled):
 
     @staticmethod
     def heads(arcs: Tensor) -> Tensor:
-        """Arc matrices (..., n + 1, n + 1) as head indices (..., n): 0 for the root, −1 for a word without a head."""
+        """The heads (..., n) of trees given as arc matrices (..., n + 1, n + 1): 0 for the root, −1 for no head."""
         found = arcs[..., :, 1:] != 0
         return torch.where(found.any(-2), found.to(torch.uint8).argmax(-2), -1)
 
     @staticmethod
     def arcs(heads: Tensor) -> Tensor:
-        """Head indices (..., n) as arc matrices (..., n + 1, n + 1); −1 gives a word no head."""
+        """The arc matrices (..., n + 1, n + 1) of trees given as heads (..., n): 0 is the root, −1 is no head."""
         size = heads.shape[-1] + 1
         words = torch.nn.functional.one_hot(heads.clamp_min(0), size).mT * (heads >= 0).unsqueeze(-2)
         return torch.nn.functional.pad(words.to(torch.get_default_dtype()), (1, 0))

@@ -14,7 +14,7 @@ from pullback.structures._structure import Structure, directly
 
 @dataclass(frozen=True, eq=False)
 class Independent(Simplex, KBest, Enumerable):
-    """Copies of a structure that are chosen independently, all for one loss per example.
+    """Copies of a structure, chosen independently, with one loss per example for all of them.
 
     The last `dims` batch dimensions of the inner structure become dimensions of the parts, as in torch.distributions:
     eight choices out of sixteen with one loss per example are scores (batch, 8, 16) and `Independent(Categorical())`.

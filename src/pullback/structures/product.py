@@ -15,7 +15,7 @@ from pullback.structures._structure import Structure, directly
 
 @dataclass(frozen=True, eq=False)
 class Product(LogLinear, KBest, Enumerable):
-    """Unlike structures that are chosen independently, all for one loss per example.
+    """Structures of different kinds, chosen independently, with one loss per example for all of them.
 
     Scores: (..., parts), those of all blocks one after the other; `pack` makes them, `unpack` gives views back.  It has
     what all blocks have (`offers` tells); log-partition, entropy and log-probability are sums over the blocks.
@@ -166,5 +166,5 @@ class Product(LogLinear, KBest, Enumerable):
 
 
 def product(*structures: Structure, shapes: Sequence[Sequence[int]]) -> Product:
-    """Unlike structures in one: `product(Categorical(), DependencyTree(), shapes=[(5,), (11, 11)])`."""
+    """Structures of different kinds in one: `product(Categorical(), DependencyTree(), shapes=[(5,), (11, 11)])`."""
     return Product(structures, tuple(tuple(shape) for shape in shapes))
