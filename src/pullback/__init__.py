@@ -40,7 +40,7 @@ from pullback.regularizers.fenchel_young import FenchelYoungLoss
 from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.tsallis import Tsallis
 from pullback.regularizers.unregularized import Unregularized
-from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, Simplex
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, Simplex, require
 from pullback.structures._results import Enumeration, Mixture, Solution, TopK
 from pullback.structures._structure import Structure
 from pullback.structures.binary import Binary
@@ -113,6 +113,7 @@ __all__ = [
     "minimum_risk",
     "product",
     "reinforce",
+    "require",
     "sparse_marginalization",
     "sparsemap",
     "spigot",
