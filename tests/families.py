@@ -149,12 +149,16 @@ JOINT = [
     ),
 ]
 WHOLE = FLAT + TREES + CHAINS + JOINT
+ALONE = [
+    Case("argmax alone: Subset", ArgmaxOnly(pb.Subset(2)), (3,), (5,)),
+    Case("argmax alone: tree, lengths", ArgmaxOnly(pb.DependencyTree(WORDS)), (3,), (4, 4)),
+    Case("argmax alone: Chain, mask", ArgmaxOnly(pb.Chain(mask=PAIRS)), (2,), (3, 3, 3)),
+]
 
 
 def bare(case: Case) -> Case:
-    """The same polytope, with nothing but what a base class makes of an argmax, and of a partition function."""
-    kind = PartitionOnly if case.structure.offers(pb.LogLinear) else ArgmaxOnly
-    return replace(case, name=f"inherited: {case.name}", structure=kind(case.structure))
+    """The same polytope, with nothing but what base classes make of an argmax and a partition function."""
+    return replace(case, name=f"inherited: {case.name}", structure=PartitionOnly(case.structure))
 
 
 def is_alike_for_all(case: Case) -> bool:
@@ -167,7 +171,7 @@ def is_alike_for_all(case: Case) -> bool:
 
 
 BARE = [bare(case) for case in WHOLE]
-STRUCTURES = WHOLE + BARE
+STRUCTURES = WHOLE + BARE + ALONE
 LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]
 K_BEST = [case for case in STRUCTURES if case.structure.offers(pb.KBest)]
 

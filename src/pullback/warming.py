@@ -28,6 +28,7 @@ from pullback.structures.subset import Subset
 
 CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
     "argmax": lambda structure, scores: structure.argmax(scores),
+    "contains": lambda structure, scores: structure.contains(structure.argmax(scores)),
     "topk": lambda structure, scores: structure.topk(scores, 2),
     "sparsemap": lambda structure, scores: structure.sparsemap(scores),
     "support": lambda structure, scores: structure.support(scores).probabilities,
@@ -38,7 +39,7 @@ CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
     "entropy": lambda structure, scores: structure.entropy(scores),
     "sample": lambda structure, scores: structure.sample(scores, (2,)),
 }
-_BEST = ("argmax",)
+_BEST = ("argmax", "contains")
 _MIXTURES = ("sparsemap", "support")
 _SUMS = ("value", "log_partition", "marginals", "entropy", "sample")
 

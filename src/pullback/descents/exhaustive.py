@@ -30,9 +30,9 @@ class Exhaustive(Pullback):
         safe = best
         lowest = best.new_full(structure.batch_shape(best), torch.inf)
         for vertex, feasible in zip(*require(structure, Enumerable, "best_vertex").enumerate(best.shape)):
-            candidate = vertex.to(best).expand_as(best)
+            candidate, feasible = vertex.to(best).expand_as(best), feasible.to(best.device)
             if start.scores is not None:
-                feasible = feasible.to(best.device) & (structure.inner(start.scores, candidate) > -torch.inf)
+                feasible = feasible & (structure.inner(start.scores, candidate) > -torch.inf)
             # A vertex of another example is not tried on this one: the decoder need not make sense there.
             tried = torch.where(structure.widen(feasible), candidate, safe)
             loss = downstream.loss_at(tried).masked_fill(~feasible, torch.inf)

@@ -23,12 +23,12 @@ class MinimumRisk(Estimator):
         return None
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        log_linear_structure = require(structure, LogLinear, "minimum_risk")
+        log_linear = require(structure, LogLinear, "minimum_risk")
         scores = structure.restrict(scores)
         vertices = require(structure, Enumerable, "minimum_risk").enumerate(scores.shape).vertices.to(scores)
         event = vertices.shape[1:]
         every = vertices.reshape(-1, *(1,) * len(structure.batch_shape(scores)), *event).expand(-1, *scores.shape)
-        probabilities = log_linear_structure.log_prob(scores, every).exp()
+        probabilities = log_linear.log_prob(scores, every).exp()
         return _expected(structure, downstream, every, probabilities)
 
 

@@ -118,8 +118,8 @@ class ScoreFunction(Estimator, nn.Module):
         return self.samples + self.baseline.evaluations
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        log_linear_structure = require(structure, LogLinear, "reinforce")
-        drawn = log_linear_structure.sample(scores.detach(), (self.samples,), generator=self.generator)
+        log_linear = require(structure, LogLinear, "reinforce")
+        drawn = log_linear.sample(scores.detach(), (self.samples,), generator=self.generator)
         replay = Replay(scores) if self.baseline.evaluations else None
 
         def loss_of_argmax() -> Tensor:
@@ -130,7 +130,7 @@ class ScoreFunction(Estimator, nn.Module):
 
         losses = torch.stack([evaluate(structure, downstream, z.clone()) for z in drawn])
         advantage = losses.detach() - self.baseline.guess(losses.detach(), loss_of_argmax)
-        score = log_linear_structure.log_prob(scores, drawn)
+        score = log_linear.log_prob(scores, drawn)
         return (losses + advantage * (score - score.detach())).mean(0)
 
     def extra_repr(self) -> str:

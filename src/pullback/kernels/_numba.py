@@ -1,4 +1,4 @@
-"""Loads Numba, and watches it compile: the garbage collector pauses, and the user hears why a first call takes long."""
+"""Loads Numba, pauses the garbage collector while it compiles, and tells the user why a first call takes long."""
 
 import functools
 import logging

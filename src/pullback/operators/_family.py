@@ -58,13 +58,13 @@ def family(
         sample=kernel_operator(
             f"{name}_sample({inputs}, seeds[], int count) -> vertices[count, {parts}]",
             kernels.sample,
-            work=lambda *arrays: 2 * work(*arrays),
+            work=lambda *arrays: work(*arrays) + 2.0 * arrays[-1][:1].size,
             **options,
         ),
         topk=kernel_operator(
             f"{name}_topk({inputs}, int k) -> vertices[k, {parts}], size[]: int64",
             kernels.topk,
-            work=lambda *arrays: 5 * work(*arrays),
+            work=lambda *arrays: work(*arrays) * (1 + arrays[-2].shape[1]),
             **options,
         ),
         mixture=mixture_operator(

@@ -96,7 +96,9 @@ def _computation(
 def _instances(tensor: Tensor, rank: int, batch: int) -> NDArray[Any]:
     """The memory of a contiguous tensor as an array whose first axis counts the instances of the batch."""
     array: NDArray[Any] = tensor.numpy()
-    return array if array.ndim == rank + 1 else array.reshape(batch, *array.shape[array.ndim - rank :])
+    if array.ndim == rank + 1 and len(array) == batch:
+        return array
+    return array.reshape(batch, *array.shape[array.ndim - rank :])
 
 
 def _check_bound(name: str, given: NDArray[Any], most: int, batch_shape: Sequence[int], advice: str) -> None:

@@ -1,7 +1,7 @@
 """The signature of an operator: one line, from which schema, outputs, fakes and examples follow.
 
     subset_project(scores[n], low[], high[]) -> point[n]
-    tree_sample(scores[n, n], lengths[] <= n - 1, seeds[], int count, bool single_root) -> arcs[count, n, n]
+    tree_sample(scores[n, n], lengths[] <= n - 1, bool single_root, seeds[], int count) -> vertices[count, n, n]
 
 Every tensor has the same leading batch dimensions; the brackets name those that follow.  The first tensor is floating
 and says where, and in what dtype, the outputs are; an output of another dtype names it, `size[]: int64`.  A tensor of
@@ -77,9 +77,13 @@ class Signature:
         """The sizes that the inputs have, and the numbers among them, by name."""
         found: dict[str, Any] = {}
         for argument, given in zip(self.inputs, arguments):
-            if argument.dims:
-                found.update(zip(argument.dims, given.shape[given.dim() - len(argument.dims) :]))
-            elif argument.kind is not None:
+            event = given.shape[given.dim() - argument.rank :] if argument.dims else ()
+            for dim, size in zip(argument.dims or (), event):
+                if found.setdefault(dim, size) != size:
+                    raise ValueError(
+                        f"{self.name}: {argument.name} has size {size} where others have {dim} = {found[dim]}."
+                    )
+            if argument.kind is not None:
                 found[argument.name] = given
         return found
 

@@ -68,7 +68,8 @@ class LogLinear(Structure):
         distance = (mean - point.detach()).abs().flatten(-self.event_dims).amax(-1)
         check(
             distance <= max(1e-7, 10 * torch.finfo(point.dtype).eps),
-            f"{type(self).__name__}: the target of example {{example}} lies outside the polytope.",
+            f"{type(self).__name__}: the point of example {{example}} lies outside the polytope; "
+            "expected a mixture of vertices.",
         )
         entropy, theta = maximum_entropy(self.log_partition, mean, self.event_dims)
         moved = (point - point.detach()) * theta.masked_fill(theta == -torch.inf, 0).to(point.dtype)
@@ -103,7 +104,7 @@ class Enumerable(Structure):
 class KBest(Structure):
     """A structure that can list its best vertices in order."""
 
-    offer = "its k best vertices"
+    offer = "a list of its k best vertices"
 
     def topk(self, scores: Tensor, k: int) -> TopK:
         """The `k` best vertices and their scores, all different; the scores are differentiable."""
@@ -139,6 +140,6 @@ def require(structure: Structure, capability: type[Capability], who: str) -> Cap
     if not structure.offers(capability):
         raise MissingCapability(
             f"{who} needs {capability.offer}, and {type(structure).__name__} has none; "
-            "a squared-norm method such as `sparsemap` or `spigot` needs only an argmax."
+            "methods such as `sparsemap`, `spigot` and `ste` need only an argmax."
         )
     return structure  # type: ignore[return-value]  # a wrapper offers what it wraps

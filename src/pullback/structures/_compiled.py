@@ -70,6 +70,8 @@ class Compiled(LogLinear, KBest, Enumerable):
         return self._operators.topk(*self._prepare(scores), *self._numbers, k)
 
     def vertices(self, event: Sequence[int]) -> Tensor:
+        if self.lengths is not None:
+            super()._check_range(torch.Size((*self.lengths.shape, *event)))
         lengths = [self.longest(event)] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
         return torch.cat([self._list(length, event) for length in lengths])
 

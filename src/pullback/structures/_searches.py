@@ -16,6 +16,11 @@ _numbers: dict[Any, int] = {}
 
 def search_of(structure: Any) -> tuple[list[Tensor], int]:
     """The tensors of a structure, and the number of its search."""
+    if not hasattr(structure, "__dataclass_fields__"):
+        raise TypeError(
+            f"{type(structure).__name__}: a structure inside torch.compile or vmap has to be a frozen dataclass, whose "
+            "fields say what it is."
+        )
     facts: list[Tensor] = []
     recipe = _take_apart(structure, facts)
     return facts, _number_of(recipe)

@@ -31,24 +31,22 @@ class Structure(ABC):
 
     @abstractmethod
     def argmax(self, scores: Tensor) -> Tensor:
-        """The best vertex (MAP): zeros and ones, shaped like `scores`; its output never requires grad."""
+        """The best vertex (MAP): zeros and ones, shaped like `scores`; its output never requires grad.
+
+        A new structure begins with `scores = self.restrict(scores).detach()`, which checks them and puts −∞ where
+        lengths and mask forbid a part.
+        """
 
     # ---- hooks: what is particular to a structure
 
-    @property
-    def event_dims(self) -> int:
-        """How many trailing dimensions of scores index the parts of one example."""
-        return 1
+    event_dims: int = 1
+    """How many trailing dimensions of scores index the parts of one example."""
 
-    @property
-    def lengths(self) -> Tensor | None:
-        """How long each example is, where they differ."""
-        return None
+    lengths: Tensor | None = None
+    """How long each example is, where they differ."""
 
-    @property
-    def mask(self) -> Tensor | None:
-        """Which parts are allowed, where not all are."""
-        return None
+    mask: Tensor | None = None
+    """Which parts are allowed, where not all are."""
 
     def longest(self, event: Sequence[int]) -> int:
         """The largest length that parts of this shape have room for."""

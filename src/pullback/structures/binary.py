@@ -68,7 +68,7 @@ class Binary(LogLinear, Enumerable):
         inside = ((point >= -slack) & (point <= 1 + slack)).all(-1)
         point = point.clamp(0, 1)
         inside = inside & self.contains(point.detach().ceil())
-        check(inside, "Binary: the target of example {example} lies outside the polytope.")
+        check(inside, "Binary: the point of example {example} lies outside the polytope; expected numbers from 0 to 1.")
         open_bits = (point > 0) & (point < 1)
         p = torch.where(open_bits, point, 0.5)
         return -(p * p.log() + (1 - p) * (1 - p).log()).masked_fill(~open_bits, 0).sum(-1)
@@ -89,5 +89,8 @@ class Binary(LogLinear, Enumerable):
 
     def restrict(self, scores: Tensor) -> Tensor:
         scores = super().restrict(scores)
-        check((scores < torch.inf).all(-1), "Binary: the scores of example {example} contain NaN or +inf.")
+        check(
+            (scores < torch.inf).all(-1),
+            "Binary: the scores of example {example} contain NaN or +inf; expected numbers or -inf.",
+        )
         return scores

@@ -111,7 +111,7 @@ class Categorical(Simplex, KBest, Enumerable):
         one = (point.detach().sum(-1) - 1).abs() <= max(1e-4, 10 * torch.finfo(point.dtype).eps)
         allowed = self.allowed(point.shape, point.device)
         inside = one & (point >= 0).all(-1) & are_subsets(point.detach().ceil(), allowed)
-        check(inside, "Categorical: the target of example {example} lies outside the polytope.")
+        check(inside, "Categorical: the point of example {example} lies outside the polytope; expected probabilities.")
         return -torch.xlogy(point, torch.where(point > 0, point, 1)).sum(-1)
 
     def sample(

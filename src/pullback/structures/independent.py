@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pullback.operators.active_set import check_start
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, Simplex, require
 from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import Structure, directly
+from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class Independent(Simplex, KBest, Enumerable):
             raise ValueError(f"Independent: dims is {self.dims!r}; expected an integer ≥ 1.")
 
     @property
-    def event_dims(self) -> int:
+    def event_dims(self) -> int:  # type: ignore[override]
         return self.structure.event_dims + self.dims
 
     def offers(self, capability: type[Structure]) -> bool:
@@ -98,13 +99,24 @@ class Independent(Simplex, KBest, Enumerable):
     def support(self, scores: Tensor) -> Mixture:
         scores = self._checked(scores)
         batch, event = self._split(scores.shape)
-        found = self.structure.support(scores)
-        blocks = zip(*(self._blocks(tensor, len(batch)) for tensor in found))
-        every = combine_mixtures("Independent", [Mixture(v.flatten(len(batch) + 1), p, n) for v, p, n in blocks])
-        return Mixture(every.vertices.reshape(*every.probabilities.shape, *event), every.probabilities, every.size)
+        return self._combined(self.structure.support(scores), len(batch), event)
 
     def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
-        return directly(self, scores)
+        """Copy by copy, each started from its part of the given vertices; the gap is the sum of theirs."""
+        scores = self._checked(scores)
+        batch, event = self._split(scores.shape)
+        if start is not None:
+            check_start(start, batch, event)
+            start = start.movedim(len(batch), len(batch) + self.dims)
+        found = self.structure.solve(scores, start)
+        mixture = self._combined(found.mixture, len(batch), event)
+        iterations, converged = (tensor.flatten(-self.dims) for tensor in (found.iterations, found.converged))
+        return Solution(mixture, self._sum(found.gap), iterations.amax(-1), converged.all(-1))
+
+    def _combined(self, per_copy: Mixture, batch_dims: int, event: torch.Size) -> Mixture:
+        blocks = zip(*(self._blocks(tensor, batch_dims) for tensor in per_copy))
+        every = combine_mixtures("Independent", [Mixture(v.flatten(batch_dims + 1), p, n) for v, p, n in blocks])
+        return Mixture(every.vertices.reshape(*every.probabilities.shape, *event), every.probabilities, every.size)
 
     def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         batch, event = self._split(scores.shape)

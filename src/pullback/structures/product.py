@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pullback.operators.active_set import check_start
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, require
 from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import Structure, directly
+from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,8 @@ class Product(LogLinear, KBest, Enumerable):
                 "expected one shape of parts for each structure."
             )
         for structure, shape in zip(self.structures, self.shapes):
+            if not isinstance(structure, Structure):
+                raise TypeError(f"product: {structure!r} was given; expected a Structure.")
             if structure.event_dims != len(shape):
                 raise ValueError(
                     f"product: the parts of {type(structure).__name__} have shape {shape}; "
@@ -55,9 +58,10 @@ class Product(LogLinear, KBest, Enumerable):
         """Tensors (..., *shape), one for each block, in one: (..., parts)."""
         if len(blocks) != len(self.shapes):
             raise ValueError(f"Product.pack: {len(blocks)} tensor(s) were given; expected {len(self.shapes)}.")
-        for block, shape in zip(blocks, self.shapes):
+        for i, (block, shape) in enumerate(zip(blocks, self.shapes)):
             if tuple(block.shape[block.dim() - len(shape) :]) != shape:
-                raise ValueError(f"Product.pack: a block has shape {tuple(block.shape)}; expected (..., {shape}).")
+                expected = ", ".join(map(str, shape))
+                raise ValueError(f"Product.pack: block {i} has shape {tuple(block.shape)}; expected (..., {expected}).")
         return torch.cat([block.flatten(-len(shape)) for block, shape in zip(blocks, self.shapes)], -1)
 
     def unpack(self, packed: Tensor) -> tuple[Tensor, ...]:
@@ -137,10 +141,21 @@ class Product(LogLinear, KBest, Enumerable):
             structure.support(block) for structure, block in zip(self.structures, self.unpack(self._checked(scores)))
         ]
         flat = [Mixture(m.vertices.flatten(scores.dim()), m.probabilities, m.size) for m in found]
-        return combine_mixtures("product", flat)
+        return combine_mixtures("Product", flat)
 
     def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
-        return directly(self, scores)
+        """Block by block, each started from its part of the given vertices; the gap is the sum of theirs."""
+        scores = self._checked(scores)
+        if start is not None:
+            check_start(start, *self._split(scores.shape))
+        starts = [None] * len(self.structures) if start is None else self.unpack(start)
+        found = [
+            structure.solve(block, given)
+            for structure, block, given in zip(self.structures, self.unpack(scores), starts)
+        ]
+        flat = [Mixture(one.mixture.vertices.flatten(scores.dim()), *one.mixture[1:]) for one in found]
+        gap, iterations, converged = (torch.stack(answers) for answers in list(zip(*found))[1:])
+        return Solution(combine_mixtures("Product", flat), gap.sum(0), iterations.amax(0), converged.all(0))
 
     def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         best = [
@@ -167,4 +182,6 @@ class Product(LogLinear, KBest, Enumerable):
 
 def product(*structures: Structure, shapes: Sequence[Sequence[int]]) -> Product:
     """Structures of different kinds in one: `product(Categorical(), DependencyTree(), shapes=[(5,), (11, 11)])`."""
+    if not all(isinstance(shape, Sequence) for shape in shapes):
+        raise TypeError(f"product: shapes are {shapes!r}; expected a sequence of shapes, such as [(5,), (4, 4)].")
     return Product(structures, tuple(tuple(shape) for shape in shapes))

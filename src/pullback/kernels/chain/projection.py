@@ -6,7 +6,7 @@
 A sequence is a path from a source through one node for each position and tag, its parts are the edges, so the mixtures
 are the flows through this lattice (`flows`).  The tags of the last position, where nothing follows, count as one node,
 the sink.  Newton's method takes about as long for any scores, the active-set method (`mixtures`) as long as there are
-sequences to mix: one if the scores are large, hundreds if they are small.  So the active set has the first word.  The
+sequences to mix: one if the scores are large, hundreds if they are small.  So the active set runs first.  The
 gap it still has after a few sequences, compared with that of the first, tells how many are to come.
 """
 

@@ -75,7 +75,7 @@ def _exp(typing, x):
     return types.float64(types.float64), emit
 
 
-@inner  # a function of its own: reordering its sums, as `summing` does, would be its ruin
+@inner  # a function of its own: reordering its sums, as `summing` does, would lose its digits
 def exp(x):
     """eˣ for x ≤ 709 with a relative error below 3e-16, four times faster than the C library's in a loop.
 

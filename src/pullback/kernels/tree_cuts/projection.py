@@ -67,7 +67,7 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
         sets[b] = 0
         if n == 0:
             continue
-        for steps in (STEPS, LIMIT):  # the second time without a limit that matters
+        for steps in (STEPS, LIMIT):  # the second time with many more steps
             start(n, single_root, words, family)
             valid, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
             if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
