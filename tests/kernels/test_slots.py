@@ -56,7 +56,7 @@ def best_tagging(rest, n, options, own, parts):
         choice[i] += 1
 
 
-mixture, mixture_backward = mixture_over(copy_transitions, load_tags, best_tagging, transitions_of)
+mixture, mixture_backward, attempt = mixture_over(copy_transitions, load_tags, best_tagging, transitions_of)
 
 
 def taggings(n, tags, transitions):
