@@ -36,7 +36,6 @@ _Parts = namedtuple("_Parts", ["scores", "mixture", "rest", "direction", "used"]
 _TIE = 1e-8  # vertices whose score under s − μ is this close to the best belong to the face
 _NEARLY = 1e-9  # a gap that rounding may leave
 _ENDLESS = 10**9
-_SHRINKS = -1.7  # the power of the number of rounds by which the gap shrinks where `attempt` should just go on
 _ROUNDING = 1e-15  # of a score, relative to the largest in any vertex that was met
 
 
@@ -174,9 +173,9 @@ def _write_mixture(parts, used, point):
 
 
 @inner
-def _is_power_of_two(number):
-    """Whether it is 4, 8, 16, …"""
-    return number >= 4 and number & (number - 1) == 0
+def _is_checkpoint(iteration):
+    """Whether this is iteration 4, 8, 16, …"""
+    return iteration >= 4 and iteration & (iteration - 1) == 0
 
 
 @inner
@@ -293,7 +292,7 @@ def mixture_over(workspace, load, best, worth=nothing):
         """(active vertices, count, gap, iterations) of one instance from its first active vertices; count 0 if none.
 
         All active vertices score the same under s − μ, hence the gap is what the best scores above any of them.  Gives
-        up, and says so by a gap of ∞, if the gap is too large a share of the first one: see `attempt`.
+        up, and says so by a gap of ∞, where `attempt` would leave the instance.
         """
         gap = first_gap = np.inf
         unit = 1.0
@@ -311,8 +310,9 @@ def mixture_over(workspace, load, best, worth=nothing):
                 gap = _advantage(parts.rest, fresh, first) + (active.worths[count] - active.worths[0])
                 if gap <= tolerance + rounding or iteration == max_iterations:
                     break
-                first_gap = min(first_gap, gap) if iteration < 2 else first_gap
-                if _is_power_of_two(iteration) and gap > patience * iteration**_SHRINKS * first_gap:
+                if first_gap == np.inf:
+                    first_gap = gap
+                if _is_checkpoint(iteration) and gap * iteration**2 > patience * first_gap:
                     return active, count, np.inf, iteration
             value = _introduce(parts.scores, slots, active, count)
             slack = 0.5 * (tolerance + rounding)
@@ -364,10 +364,10 @@ def mixture_over(workspace, load, best, worth=nothing):
     def attempt(scores, lengths, options, tolerance, patience, point, left, lo, hi):
         """The nearest point of the hull for the instances that mix few vertices; `left` (batch,) tells the others.
 
-        The gap shrinks about as r^−1.7 in the first r rounds, faster where fewer vertices mix.  After 4, 8, 16, …
-        rounds, an instance whose gap is above patience · r^−1.7 times the first one is left, and so are those that
-        the active set cannot solve to the last digits.  Returns the first instance without a vertex or with a score
-        of NaN or +∞, or −1.
+        The gap tells early how many vertices will mix: after r rounds it is about 1 / r² of the first one where they
+        are some dozens, more where they are hundreds.  An instance is left if after 4, 8, 16, … rounds its gap is above
+        patience / r² of the first, or if rounding ends the search before the gap has vanished.  Nothing is written for
+        it.  Returns the first instance without a vertex or with a score of NaN or +∞, or −1.
         """
         parts, own = _numbers(scores), workspace(scores, options)
         shaped, rest = parts.scores.reshape(scores.shape[1:]), parts.rest.reshape(scores.shape[1:])

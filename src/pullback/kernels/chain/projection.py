@@ -6,8 +6,8 @@
 A sequence is a path from a source through one node for each position and tag, its parts are the edges, so the mixtures
 are the flows through this lattice (`flows`).  The tags of the last position, where nothing follows, count as one node,
 the sink.  Newton's method takes about as long for any scores, the active-set method (`mixtures`) as long as there are
-sequences to mix: one if the scores are large, hundreds if they are small.  So the active set has the first word.  The
-gap it still has after a few sequences, compared with that of the first, tells how many are to come.
+sequences to mix: one if the scores are large, hundreds if they are small.  So the active set has the first word, and
+gives up when its gap tells that there are too many (`attempt`, in the active set's `slots`).
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from pullback.kernels.chain.mixtures import attempt
 from pullback.kernels.flows import Graph, forbid_dead_ends, nearest_flow, new_workspace, project_on_face
 from pullback.kernels.tools import inner, kernel
 
-PATIENCE = 0.52  # of the active set, times a power of the number of tags: steps of Newton's method cost O(n t³)
+PATIENCE = 0.44  # of the active set, times the tags: the more there are, the longer Newton's steps take
 EXACT = 1e-12  # the gap at which the active set ends; with a larger one it might be on a neighboring face
 
 
@@ -34,7 +34,7 @@ def project(scores, lengths, point, lo, hi):
         if lengths[b] < 0 or lengths[b] > scores.shape[1]:
             return b
     left = np.empty(len(lengths), np.bool_)
-    refused = attempt(scores, lengths, (), EXACT, PATIENCE * scores.shape[2] ** 0.6, point, left, lo, hi)
+    refused = attempt(scores, lengths, (), EXACT, PATIENCE * scores.shape[2], point, left, lo, hi)
     if refused >= 0:
         return refused
     rest = np.empty_like(lengths)
@@ -42,7 +42,16 @@ def project(scores, lengths, point, lo, hi):
     for b in range(lo, hi):
         rest[b] = lengths[b] if left[b] else -1
         any_left |= left[b]
-    return project_as_flows(scores, rest, point, lo, hi) if any_left else -1
+    while any_left:
+        end = project_as_flows(scores, rest, point, lo, hi)
+        if end >= -1:
+            return end
+        b = -2 - end  # Newton's method does not get ahead, as happens on long chains; the active set always does
+        attempt(scores, lengths, (), EXACT, np.inf, point, left, b, b + 1)
+        if left[b]:
+            return end
+        lo = b + 1
+    return -1
 
 
 @kernel

@@ -53,9 +53,7 @@ def _append_fours(typing, value, least, first_head, first_edge, length, head, ed
 
     def emit(context, builder, signature, args):
         _, least, first_head, first_edge, length, _, _, count = args
-        value, head, edge = (
-            context.make_array(signature.args[k])(context, builder, args[k]).data for k in (0, 5, 6)
-        )
+        value, head, edge = (context.make_array(signature.args[k])(context, builder, args[k]).data for k in (0, 5, 6))
         long, numbers, integers = ir.IntType(64), ir.VectorType(ir.DoubleType(), 4), ir.VectorType(ir.IntType(64), 4)
         table = ir.Constant(ir.ArrayType(integers, 16), [ir.Constant(integers, places) for places in _PLACES])
         places = cgutils.global_constant(builder, "places", table)
