@@ -116,6 +116,13 @@ def test_what_all_parts_of_a_position_have_in_common_changes_nothing(n, t, offse
         assert np.abs(project_all(moved, way=way) - project_all(scores, way=way)).max() < 1e-11
 
 
+def test_chains_are_solved_on_which_newtons_method_does_not_get_ahead():
+    scores = 2.0 * np.random.default_rng(3).normal(size=(9, 200, 10, 10))
+    tail, head, index = parts(200, 10)
+    for s, point in zip(scores, project_all(scores)):
+        assert reference.gap(s.ravel()[index], point.ravel()[index], tail, head) < 1e-10 * size(s)
+
+
 @pytest.mark.parametrize(("n", "t"), SIZES)
 def test_equal_scores_give_equal_shares(n, t):
     point = project_all(np.full((1, n, t, t), -7.0))[0]

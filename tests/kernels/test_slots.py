@@ -56,7 +56,7 @@ def best_tagging(rest, n, options, own, parts):
         choice[i] += 1
 
 
-mixture, mixture_backward = mixture_over(copy_transitions, load_tags, best_tagging, transitions_of)
+mixture, mixture_backward, attempt = mixture_over(copy_transitions, load_tags, best_tagging, transitions_of)
 
 
 def taggings(n, tags, transitions):
@@ -114,6 +114,32 @@ def test_the_derivative_is_that_of_differences_when_structures_have_scores_of_th
     ahead, behind = (project(scores + h * direction, transitions)[0] for h in (step, -step))
     slope = (gradient * (ahead - behind)).sum((1, 2)) / (2 * step)
     np.testing.assert_allclose((product * direction).sum((1, 2)), slope, rtol=0, atol=1e-6)
+
+
+def attempt_with(patience, scores, transitions):
+    batch, n, _ = scores.shape
+    point, left = np.full(scores.shape, 7.0), np.zeros(batch, bool)
+    assert attempt(scores, np.full(batch, n), (transitions,), 1e-12, patience, point, left, 0, batch) == -1
+    return point, left
+
+
+def test_an_attempt_with_endless_patience_solves_everything():
+    rng = np.random.default_rng(2)
+    scores, transitions = 0.3 * rng.normal(size=(12, 4, 2)), 0.3 * rng.normal(size=(3, 3))
+    point, left = attempt_with(np.inf, scores, transitions)
+    assert not left.any()
+    np.testing.assert_allclose(point, project(scores, transitions)[0], rtol=0, atol=1e-14)
+
+
+def test_an_attempt_without_patience_leaves_what_four_rounds_do_not_solve():
+    rng = np.random.default_rng(3)
+    scores, transitions = rng.normal(size=(40, 4, 2)) * np.logspace(-2, 2, 40)[:, None, None], np.zeros((3, 3))
+    exact, _, _, _, _, iterations = project(scores, transitions)
+    point, left = attempt_with(0.0, scores, transitions)
+    np.testing.assert_array_equal(left, iterations > 4)
+    assert 5 < left.sum() < 35
+    assert (point[left] == 7.0).all()
+    np.testing.assert_allclose(point[~left], exact[~left], rtol=0, atol=1e-14)
 
 
 def test_parts_become_zeros_and_ones_up_to_the_size():

@@ -34,6 +34,8 @@ _Active = namedtuple("_Active", ["vertices", "worths", "factor", "weights", "kep
 _Parts = namedtuple("_Parts", ["scores", "mixture", "rest", "direction", "used"])
 
 _TIE = 1e-8  # vertices whose score under s − μ is this close to the best belong to the face
+_NEARLY = 1e-9  # a gap that rounding may leave
+_ENDLESS = 10**9
 _ROUNDING = 1e-15  # of a score, relative to the largest in any vertex that was met
 
 
@@ -51,11 +53,16 @@ def _actives(capacity, slots):
 
 @inner
 def _enlarged(active):
+    """The same with twice the room, copied in loops: to compile an assignment between arrays takes Numba seconds."""
     capacity, slots = active.vertices.shape
     larger = _actives(2 * capacity, slots)
-    larger.vertices[:capacity], larger.worths[:capacity] = active.vertices, active.worths
-    larger.weights[:capacity] = active.weights
-    larger.factor[:capacity, :capacity], larger.factor[-2:, :capacity] = active.factor[:capacity], active.factor[-2:]
+    for t in range(capacity):
+        larger.worths[t], larger.weights[t] = active.worths[t], active.weights[t]
+        for i in range(slots):
+            larger.vertices[t, i] = active.vertices[t, i]
+        for k in range(capacity):
+            larger.factor[t, k] = active.factor[t, k]
+        larger.factor[-2, t], larger.factor[-1, t] = active.factor[-2, t], active.factor[-1, t]
     return larger
 
 
@@ -65,8 +72,16 @@ def _numbers(scores):
     count = 1
     for extent in scores.shape[1:]:
         count *= extent
-    used = np.full(count + 1, -1, np.int32)
+    used = np.empty(count + 1, np.int32)
+    used[0] = -1
     return _Parts(np.empty(count), np.zeros(count), np.empty(count), np.empty(count), used)
+
+
+@inner
+def _begin_rest(parts):
+    """rest = scores, as it is while nothing is in the mixture."""
+    for part in range(len(parts.rest)):
+        parts.rest[part] = parts.scores[part]
 
 
 @summing
@@ -148,6 +163,22 @@ def _mix(parts, slots, active, count):
 
 
 @inner
+def _write_mixture(parts, used, point):
+    """Writes the mixture, whose first `used` parts are listed, and zeros elsewhere."""
+    flat = point.reshape(-1)
+    for part in range(len(flat)):
+        flat[part] = 0.0
+    for k in range(used):
+        flat[parts.used[k]] = parts.mixture[parts.used[k]]
+
+
+@inner
+def _is_checkpoint(iteration):
+    """Whether this is iteration 4, 8, 16, …"""
+    return iteration >= 4 and iteration & (iteration - 1) == 0
+
+
+@inner
 def _magnitude(scores, vertex, unit):
     """The largest absolute score in a vertex, at least `unit`: the unit of rounding.
 
@@ -220,7 +251,7 @@ def nothing(own, n, vertex):
 
 
 def mixture_over(workspace, load, best, worth=nothing):
-    """The forward and the backward kernel of a structure, from its argmax.
+    """The kernels of a structure, from its argmax: `mixture`, its backward, and `attempt`.
 
     workspace(scores, options)                    what it needs for itself, `own` below; once per call
     load(scores, b, n, options, own, out)         copies the scores of an instance of length n, shaped like scores[b]:
@@ -257,12 +288,13 @@ def mixture_over(workspace, load, best, worth=nothing):
 
     begin = semirings.compiled(begin, f"begin_{name}")
 
-    def project(parts, rest, own, n, slots, options, tolerance, max_iterations, active, count):
+    def project(parts, rest, own, n, slots, options, tolerance, max_iterations, patience, active, count):
         """(active vertices, count, gap, iterations) of one instance from its first active vertices; count 0 if none.
 
-        All active vertices score the same under s − μ, hence the gap is what the best scores above any of them.
+        All active vertices score the same under s − μ, hence the gap is what the best scores above any of them.  Gives
+        up, and says so by a gap of ∞, where `attempt` would leave the instance.
         """
-        gap = np.inf
+        gap = first_gap = np.inf
         unit = 1.0
         for iteration in range(max_iterations + 1):
             if count == len(active.weights):
@@ -278,6 +310,10 @@ def mixture_over(workspace, load, best, worth=nothing):
                 gap = _advantage(parts.rest, fresh, first) + (active.worths[count] - active.worths[0])
                 if gap <= tolerance + rounding or iteration == max_iterations:
                     break
+                if first_gap == np.inf:
+                    first_gap = gap
+                if _is_checkpoint(iteration) and gap * iteration**2 > patience * first_gap:
+                    return active, count, np.inf, iteration
             value = _introduce(parts.scores, slots, active, count)
             slack = 0.5 * (tolerance + rounding)
             count, useful = core.add(active.factor, active.weights, active.kept, active.trial, count, value, slack)
@@ -311,20 +347,45 @@ def mixture_over(workspace, load, best, worth=nothing):
             slots = load(scores, b, n, options, own, shaped)
             if slots < 0:
                 return b
-            parts.rest[:] = parts.scores
+            _begin_rest(parts)
             active, count = begin(parts, own, n, slots, start[b], n == 0, active)
             active, size[b], gap[b], iterations[b] = project(
-                parts, rest, own, n, slots, options, tolerance, max_iterations, active, count
+                parts, rest, own, n, slots, options, tolerance, max_iterations, np.inf, active, count
             )
             if size[b] == 0:
                 return b
-            point[b] = 0.0
-            flat = point[b].reshape(-1)
-            for k in range(_mix(parts, slots, active, size[b])):
-                flat[parts.used[k]] = parts.mixture[parts.used[k]]
+            _write_mixture(parts, _mix(parts, slots, active, size[b]), point[b])
             for t in range(min(size[b], vertices.shape[1])):
                 probabilities[b, t] = active.weights[t]
-                vertices[b, t, :slots], vertices[b, t, slots:] = active.vertices[t, :slots], -1
+                for i in range(vertices.shape[2]):
+                    vertices[b, t, i] = active.vertices[t, i] if i < slots else -1
+        return -1
+
+    def attempt(scores, lengths, options, tolerance, patience, point, left, lo, hi):
+        """The nearest point of the hull for the instances that mix few vertices; `left` (batch,) tells the others.
+
+        The gap tells early how many vertices will mix: after r rounds it is about 1 / r² of the first one where they
+        are some dozens, more where they are hundreds.  An instance is left if after 4, 8, 16, … rounds its gap is above
+        patience / r² of the first, or if rounding ends the search before the gap has vanished.  Nothing is written for
+        it.  Returns the first instance without a vertex or with a score of NaN or +∞, or −1.
+        """
+        parts, own = _numbers(scores), workspace(scores, options)
+        shaped, rest = parts.scores.reshape(scores.shape[1:]), parts.rest.reshape(scores.shape[1:])
+        active = _actives(np.int64(64), scores.shape[1])
+        for b in range(lo, hi):
+            n = lengths[b]
+            slots = load(scores, b, n, options, own, shaped)
+            if slots < 0:
+                return b
+            _begin_rest(parts)
+            active, count, gap, _ = project(
+                parts, rest, own, n, slots, options, tolerance, _ENDLESS, patience, active, np.int64(0)
+            )
+            if count == 0:
+                return b
+            left[b] = gap > _NEARLY
+            if not left[b]:
+                _write_mixture(parts, _mix(parts, slots, active, count), point[b])
         return -1
 
     def span(parts, rest, own, n, slots, options, tie, active, count):
@@ -373,7 +434,7 @@ def mixture_over(workspace, load, best, worth=nothing):
             slots = load(scores, b, n, options, own, shaped)
             if slots < 0:
                 return b
-            parts.rest[:] = parts.scores
+            _begin_rest(parts)
             given, unit = vertices[b, : size[b]], 1.0
             for t in range(size[b]):
                 unit = max(_magnitude(parts.scores, given[t, :slots], unit), abs(worth(own, n, given[t])))
@@ -391,6 +452,7 @@ def mixture_over(workspace, load, best, worth=nothing):
     return (
         semirings.compiled(mixture, f"mixture_{name}"),
         semirings.compiled(mixture_backward, f"mixture_backward_{name}"),
+        semirings.compiled(attempt, f"attempt_{name}"),
     )
 
 

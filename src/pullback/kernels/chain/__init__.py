@@ -2,7 +2,7 @@
 
 from pullback.kernels.chain.k_best import topk
 from pullback.kernels.chain.mixtures import mixture, mixture_backward
-from pullback.kernels.chain.projection import project, project_backward
+from pullback.kernels.chain.projection import project, project_as_flows, project_backward
 from pullback.kernels.chain.samples import sample
 from pullback.kernels.chain.sums import hessian_product, log_partition, partition
 from pullback.kernels.chain.viterbi import argmax
@@ -15,6 +15,7 @@ __all__ = [
     "mixture_backward",
     "partition",
     "project",
+    "project_as_flows",
     "project_backward",
     "sample",
     "topk",

@@ -43,7 +43,7 @@ def best_sequence(rest, n, options, own, parts):
     return read_sequence(rest, n, own, parts)
 
 
-_mixture, _mixture_backward = mixture_over(_workspace, _load, best_sequence)
+_mixture, _mixture_backward, attempt = mixture_over(_workspace, _load, best_sequence)
 
 
 @kernel

@@ -6,21 +6,18 @@
 A sequence is a path from a source through one node for each position and tag, its parts are the edges, so the mixtures
 are the flows through this lattice (`flows`).  The tags of the last position, where nothing follows, count as one node,
 the sink.  Newton's method takes about as long for any scores, the active-set method (`mixtures`) as long as there are
-sequences to mix: one if the scores are large, hundreds if they are small.  So the active set runs first.  The
-gap it still has after a few sequences, compared with that of the first, tells how many are to come.
+sequences to mix: one if the scores are large, hundreds if they are small.  So the active set runs first, and gives up
+when its gap tells that there are too many (`attempt`, in the active set's `slots`).
 """
 
 import numpy as np
 
-from pullback.kernels.chain.mixtures import mixture
+from pullback.kernels.chain.mixtures import attempt
 from pullback.kernels.flows import Graph, forbid_dead_ends, nearest_flow, new_workspace, project_on_face
 from pullback.kernels.tools import inner, kernel
 
-FEW = 12  # sequences, before the gap is looked at
-MANY = 150  # sequences, after which Newton's method takes over in any case
-SLOW = 0.01  # times the root of the number of tags: where this share of the gap is left, Newton's method is faster
+PATIENCE = 0.44  # of the active set, times the tags: the more there are, the longer Newton's steps take
 EXACT = 1e-12  # the gap at which the active set ends; with a larger one it might be on a neighboring face
-NEARLY = 1e-9  # what rounding may add to it
 
 
 @kernel
@@ -36,36 +33,24 @@ def project(scores, lengths, point, lo, hi):
     for b in range(lo, hi):
         if lengths[b] < 0 or lengths[b] > scores.shape[1]:
             return b
-    rest = lengths.copy()
-    refused = _mix_sequences(scores, rest, point, lo, hi)
-    return refused if refused >= 0 else project_as_flows(scores, rest, point, lo, hi)
-
-
-@inner
-def _mix_sequences(scores, rest, point, lo, hi):
-    """Solves the instances that mix few sequences and sets their length to −1; returns the first without any, or −1."""
-    batch, n, t = scores.shape[:3]
-    lengths = rest.copy()
-    start, found = np.full((batch, FEW + 1, n), -1, np.int32), np.full((batch, FEW + 1, n), -1, np.int32)
-    weights, gap, first_gap = np.empty((batch, FEW + 1)), np.empty(batch), np.empty(batch)
-    size, rounds = np.empty(batch, np.int64), np.empty(batch, np.int64)
-    for most in (1, FEW, MANY):
-        refused = mixture(scores, lengths, start, EXACT, most, point, found, weights, size, gap, rounds, lo, hi)
-        if refused >= 0:
-            return refused
-        left = False
-        for b in range(lo, hi):
-            if lengths[b] >= 0:
-                if lengths[b] == 0 or (gap[b] <= NEARLY and rounds[b] < most):
-                    lengths[b] = rest[b] = -1
-                elif most == 1:
-                    first_gap[b] = gap[b]
-                elif gap[b] > SLOW * np.sqrt(t) * first_gap[b]:
-                    lengths[b] = -1
-                left |= lengths[b] >= 0
-        if not left:
-            break
-        start, found = found, start
+    left = np.empty(len(lengths), np.bool_)
+    refused = attempt(scores, lengths, (), EXACT, PATIENCE * scores.shape[2], point, left, lo, hi)
+    if refused >= 0:
+        return refused
+    rest = np.empty_like(lengths)
+    any_left = False
+    for b in range(lo, hi):
+        rest[b] = lengths[b] if left[b] else -1
+        any_left |= left[b]
+    while any_left:
+        end = project_as_flows(scores, rest, point, lo, hi)
+        if end >= -1:
+            return end
+        b = -2 - end  # Newton's method does not get ahead, as happens on long chains; the active set always does
+        attempt(scores, lengths, (), EXACT, np.inf, point, left, b, b + 1)
+        if left[b]:
+            return end
+        lo = b + 1
     return -1
 
 

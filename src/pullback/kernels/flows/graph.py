@@ -3,6 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from pullback.kernels.tools import inner
 
@@ -38,12 +42,54 @@ def new_active(nodes, edges):
     return Active(np.empty(nodes + 1, np.int64), np.empty(edges + 1, np.int64), np.empty(edges + 1, np.int64))
 
 
+# Which of four numbers are chosen, as bits, and their places: first those that are chosen.
+_PLACES = [[k for k in range(4) if bits >> k & 1] + [k for k in range(4) if not bits >> k & 1] for bits in range(16)]
+
+
+@intrinsic
+def _append_fours(typing, value, least, first_head, first_edge, length, head, edge, count):
+    """`_append_run` for the first `length` edges, a multiple of four, without a branch: four at a time."""
+    n = types.int64
+
+    def emit(context, builder, signature, args):
+        _, least, first_head, first_edge, length, _, _, count = args
+        value, head, edge = (context.make_array(signature.args[k])(context, builder, args[k]).data for k in (0, 5, 6))
+        long, numbers, integers = ir.IntType(64), ir.VectorType(ir.DoubleType(), 4), ir.VectorType(ir.IntType(64), 4)
+        table = ir.Constant(ir.ArrayType(integers, 16), [ir.Constant(integers, places) for places in _PLACES])
+        places = cgutils.global_constant(builder, "places", table)
+
+        def spread(number, kind):
+            one = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+            return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), 4), [0] * 4))
+
+        def at(array, place, kind):
+            return builder.bitcast(builder.gep(array, [place]), kind.as_pointer())
+
+        least = spread(least, numbers)
+        total = cgutils.alloca_once_value(builder, count)
+        with cgutils.for_range_slice(builder, ir.Constant(long, 0), length, ir.Constant(long, 4)) as (k, _):
+            here = builder.load(at(value, builder.add(first_edge, k), numbers), align=8)
+            bits = builder.bitcast(builder.fcmp_ordered(">", here, least), ir.IntType(4))
+            chosen = builder.load(builder.gep(places, [ir.Constant(long, 0), builder.zext(bits, long)]))
+            count = builder.load(total)
+            for array, first in ((head, first_head), (edge, first_edge)):
+                goal = at(array, count, integers)
+                builder.store(builder.add(chosen, spread(builder.add(first, k), integers)), goal, align=8)
+            more = builder.zext(builder.ctpop(bits), long)
+            builder.store(builder.add(count, more), total)
+        return builder.load(total)
+
+    return n(value, types.float64, n, n, n, head, edge, n), emit
+
+
 @inner
-def _append_run(value, least, first_head, first_edge, head, edge, count):
+def _append_run(value, least, first_head, first_edge, length, head, edge, count):
     """Appends the edges of one run whose value is above `least`; returns the new number of edges in the list."""
-    for k in range(len(value)):
+    fours = length // 4 * 4
+    count = _append_fours(value, least, first_head, first_edge, fours, head, edge, count)
+    for k in range(fours, length):
         head[count], edge[count] = first_head + k, first_edge + k  # stays only if `count` moves on
-        count += value[k] > least
+        count += value[first_edge + k] > least
     return count
 
 
@@ -51,12 +97,12 @@ def _append_run(value, least, first_head, first_edge, head, edge, count):
 def collect(graph, value, least, active):
     """Lists the edges whose value is above `least`; all last nodes are called `sink` there."""
     begin, head, edge = active
-    count = 0
+    count = np.int64(0)  # a literal would be compiled separately
     for u in range(graph.sink):
         begin[u] = count
         for r in range(graph.first[u], graph.first[u + 1]):
             h, e, n = graph.head[r], graph.edge[r], graph.length[r]
-            count = _append_run(value[e : e + n], least, h, e, head, edge, count)
+            count = _append_run(value, least, h, e, n, head, edge, count)
             if h + n > graph.sink:
                 for k in range(begin[u], count):
                     head[k] = min(head[k], graph.sink)

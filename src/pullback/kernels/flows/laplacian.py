@@ -113,7 +113,7 @@ def assemble(sink, active, system):
     begin, head, _ = active
     place, node, _, base, rows, degree, border, _ = system
     _count_edges(sink, active, degree)
-    unknowns = 0
+    unknowns = np.int64(0)  # a literal would be compiled separately
     for v in range(1, sink):
         place[v] = -1
         if degree[v] > 0.0:

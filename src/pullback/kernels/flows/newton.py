@@ -73,7 +73,7 @@ def nearest_flow(scores, graph, w):
     """
     reduced, trial = w.reduced, w.trial
     rounding = ROUNDING * _start(scores, graph, w)
-    value = _evaluate(scores, graph, w, reduced, True)
+    value = _evaluate(scores, graph, w, reduced, np.bool_(True))  # a literal would be compiled separately
     steps = 0
     while value < np.inf and steps < STEPS:
         if _is_solved(graph.sink, reduced, w, rounding):

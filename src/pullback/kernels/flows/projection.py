@@ -51,10 +51,11 @@ def project_backward(first, head, edge, length, sink, point, gradient, product, 
     graph = Graph(first, head, edge, length, sink)
     w = _workspace_for(graph, point.shape[1])
     for b in range(lo, hi):
-        w.reduced[:] = point[b]
-        w.row[:] = gradient[b]
+        for e in range(point.shape[1]):  # loops, because assignments between arrays take long to compile
+            w.reduced[e], w.row[e] = point[b, e], gradient[b, e]
         project_on_face(graph, w)
-        product[b] = w.row
+        for e in range(point.shape[1]):
+            product[b, e] = w.row[e]
     return -1
 
 

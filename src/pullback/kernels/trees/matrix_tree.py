@@ -98,8 +98,7 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
 def linearize(scores, lengths, single_root, value, marginals, weights, slopes, lo, hi):
     """`partition`, also leaving what `hessian_product_at` needs.
 
-    weights, slopes (batch, N, N), float64: the factors of the marginals, written for the words of each sentence and
-    the root; slopes[b, 0, 0] is the largest 1/d_k, +∞ where the slopes are out of range.  Nothing is left if they are
+    weights, slopes (batch, N, N), float64: the factors of the marginals, zero in the padding; slopes[b, 0, 0] is the largest 1/d_k, +∞ where the slopes are out of range.  Nothing is left if they are
     empty.
     """
     work = workspace(scores.shape[1])
@@ -132,6 +131,8 @@ def linearize(scores, lengths, single_root, value, marginals, weights, slopes, l
             arcs = total[lane : (size + 1) * LANES : LANES].sum()  # an overflow of `a` shows here
             linear = z[lane] > 0.0 and abs(arcs - size) <= 1e-6 * size
             if slopes.size > 0:
+                if lengths[b] + 1 < scores.shape[1]:
+                    weights[b], slopes[b] = 0.0, 0.0
                 _unpack(w, lengths[b], lane, weights[b])
                 _unpack(a, lengths[b], lane, slopes[b])
                 slopes[b, 0, 0] = 1.0 / smallest_pivot(work.x, size, lane) if linear else np.inf

@@ -25,7 +25,7 @@ def best_tree(rest, n, options, own, parts):
     return True
 
 
-_mixture, _mixture_backward = mixture_over(_workspace, load_relative, best_tree)
+_mixture, _mixture_backward, _ = mixture_over(_workspace, load_relative, best_tree)
 
 
 @kernel
