@@ -98,8 +98,8 @@ def log_partition(scores, lengths, single_root, value, lo, hi):
 def linearize(scores, lengths, single_root, value, marginals, weights, slopes, lo, hi):
     """`partition`, also leaving what `hessian_product_at` needs.
 
-    weights, slopes (batch, N, N), float64: the factors of the marginals, zero in the padding; slopes[b, 0, 0] is the largest 1/d_k, +∞ where the slopes are out of range.  Nothing is left if they are
-    empty.
+    weights, slopes (batch, N, N), float64: the factors of the marginals, zero in the padding.  slopes[b, 0, 0] is the
+    largest 1/d_k, +∞ where the slopes are out of range.  Nothing is left if they are empty.
     """
     work = workspace(scores.shape[1])
     w, a, z, scale, last = work.w, work.a, work.z, work.scale, work.last
