@@ -75,3 +75,11 @@ def test_bad_input_is_named():
             getattr(pb.Chain(), name)(forbidden)
     with pytest.raises(ValueError, match=r"there are .* vertices; expected at most"):
         pb.Chain().enumerate((30, 5, 5))
+
+
+def test_long_chains_on_which_newton_stops_are_solved_all_the_same():
+    scores = torch.randn(1, 100, 32, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    chain = pb.Chain()
+    point = chain.sparsemap(scores)
+    rest = scores - point
+    assert (chain.inner(rest, chain.argmax(rest)) - chain.inner(rest, point)).abs() <= 1e-8

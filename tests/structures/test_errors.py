@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
+from pullback.operators._register import complete_registration
 
 CATEGORICAL, BINARY, SUBSET, TREE = pb.Categorical(), pb.Binary(), pb.Subset(2), pb.DependencyTree()
 ITEMS = pytest.mark.parametrize("kind", [pb.Categorical, pb.Binary, pb.Subset.at_most], ids=lambda k: k.__qualname__)
@@ -149,3 +150,24 @@ def test_shapes_that_do_not_fit_are_refused():
         TREE.enumerate((9, 9))
     with pytest.raises(TypeError, match="lengths are a list"):
         pb.Categorical(lengths=[1, 2]).argmax(torch.zeros(2, 3))
+
+
+def test_lengths_are_checked_before_vertices_are_listed():
+    for structure, shape in ((pb.Chain, (3, 4, 2, 2)), (pb.DependencyTree, (3, 5, 5))):
+        for lengths in ([2**40, 1, 1], [5, 1, 1], [1, -1, 1]):
+            with pytest.raises(ValueError, match="is out of range; expected between 0 and 4"):
+                structure(torch.tensor(lengths)).enumerate(shape)
+            with pytest.raises(ValueError, match="is out of range; expected between 0 and 4"):
+                structure(torch.tensor(lengths)).restrict(torch.zeros(shape))
+        with pytest.raises(TypeError, match="lengths are a list"):
+            structure([1, 2, 3]).enumerate(shape)
+
+
+def test_operators_refuse_inputs_that_do_not_fit_their_signature():
+    complete_registration()
+    scores = torch.zeros(3, 4, 2, 2, dtype=torch.float64)
+    for lengths in (torch.tensor([4, 4]), torch.tensor([1])):
+        with pytest.raises(ValueError, match="reshape"):
+            torch.ops.pullback.chain_argmax(scores, lengths)
+    with pytest.raises(ValueError, match=r"scores has size 3 where others have t = 2"):
+        torch.ops.pullback.chain_argmax(torch.zeros(3, 4, 2, 3), torch.tensor([4, 4, 4]))

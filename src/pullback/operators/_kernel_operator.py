@@ -102,7 +102,7 @@ def _instances(tensor: Tensor, rank: int, batch: int) -> NDArray[Any]:
 
 
 def _check_bound(name: str, given: NDArray[Any], most: int, batch_shape: Sequence[int], advice: str) -> None:
-    outside = given.view(np.uint64) > most  # a negative number is a very large one
+    outside = given.astype(np.int64, copy=False).view(np.uint64) > most  # a negative number is a very large one
     if outside.any():
         index = int(outside.argmax())
         raise ValueError(

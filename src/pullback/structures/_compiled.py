@@ -71,12 +71,9 @@ class Compiled(LogLinear, KBest, Enumerable):
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         if self.lengths is not None:
-            super()._check_range(torch.Size((*self.lengths.shape, *event)))
+            self._check_facts(torch.Size((*getattr(self.lengths, "shape", ()), *event)))
         lengths = [self.longest(event)] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
         return torch.cat([self._list(length, event) for length in lengths])
-
-    def _check_range(self, shape: torch.Size) -> None:
-        return  # the kernels do
 
     # ---- which vertices mix
 

@@ -42,9 +42,10 @@ class DependencyTree(Compiled):
         return project(*self._prepare(scores), self.single_root)[0]
 
     def marginals(self, scores: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and scores.requires_grad and not self.projective:
-            return trees.linearized_partition(*self._prepare(scores), self.single_root)[1]
-        return super().marginals(scores)
+        scores, lengths = self._prepare(scores)
+        linearized = torch.is_grad_enabled() and scores.requires_grad and not self.projective
+        partition = trees.linearized_partition if linearized else self._operators.partition
+        return partition(scores, lengths, self.single_root)[1]
 
     @property
     def _operators(self) -> Family:

@@ -171,7 +171,7 @@ class Product(LogLinear, KBest, Enumerable):
         return self.pack(*(getattr(structure, operation)(block, *arguments, **options) for structure, block in blocks))
 
     def _sum(self, operation: str, *packed: Tensor) -> Tensor:
-        blocks = zip(self.structures, *(self.unpack(tensor) for tensor in packed))
+        blocks = zip(self.structures, *(self.unpack(self._checked(tensor)) for tensor in packed))
         values: list[Tensor] = [getattr(structure, operation)(*block) for structure, *block in blocks]
         return torch.stack(values).sum(0)
 
