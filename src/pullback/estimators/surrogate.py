@@ -1,5 +1,6 @@
 """The surrogate gradient: prediction − target."""
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -116,7 +117,7 @@ class _Label:
 
     def __init__(self, call: _Call, scores: Tensor, point: Tensor, known: Tensor | None = None) -> None:
         self.call, self.structure = call, call.structure
-        self.scores = call.structure.restrict(scores.to(point.dtype))  # autocast may have ended since the main pass
+        self.scores = call.structure.forbid(scores.to(point.dtype))  # autocast may have ended since the main pass
         self.predictions = [(call.surrogate.forward, point)]
         self.known = known  # the gradient at the start, where the main pass supplies it
         self.broken: Tensor | None = None  # examples whose downstream gradient is not finite
@@ -181,8 +182,7 @@ class _Label:
         """`gradient`, zero for examples where it is not finite; these are remembered."""
         if gradient.numel() == 0:
             return gradient
-        least, most = torch.aminmax(gradient)  # both NaN if there is one
-        if least.item() > -torch.inf and most.item() < torch.inf:
+        if math.isfinite(gradient.sum().item()):  # which it is not if one of them is not
             return gradient
         finite = gradient.isfinite().flatten(-self.structure.event_dims).all(-1)
         self.broken = ~finite if self.broken is None else self.broken | ~finite

@@ -34,12 +34,14 @@ def family(
     *,
     work: Work,
     best: Work | None = None,
+    keeps: str | None = None,
     **options: Any,
 ) -> Family:
     """The operators `name_argmax`, `name_partition`, …, from kernels that bear these names.
 
     inputs: what they all take, `scores[n, t, t], lengths[] <= n`.  parts: the shape of a vertex, `n, t, t`; its slots
-    are counted by n.  work: of the sums; best: of the argmax, if that takes less.
+    are counted by n.  work: of the sums; best: of the argmax, if that takes less.  keeps: what the Hessian is computed
+    from, the inputs if not said.
     """
     return Family(
         argmax=kernel_operator(
@@ -52,6 +54,7 @@ def family(
             f"{name}_partition({inputs}) -> value[], marginals[{parts}]",
             kernels.partition,
             hessian=kernels.hessian_product,
+            keeps=keeps,
             work=lambda *arrays: 2 * work(*arrays),
             **options,
         ),

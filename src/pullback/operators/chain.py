@@ -18,7 +18,9 @@ def _refusal(example: str, scores: Any, lengths: Any, *_: Any) -> str:
 
 _OPTIONS: dict[str, Any] = {"work": lambda scores, *_: float(scores[0].size), "refusal": _refusal}
 
-sequences = family("chain", "scores[n, t, t], lengths[] <= n", "n, t, t", kernels.chain, **_OPTIONS)
+sequences = family(
+    "chain", "scores[n, t, t], lengths[] <= n", "n, t, t", kernels.chain, keeps="marginals lengths", **_OPTIONS
+)
 sparsemap = projection_operator(
     "chain_sparsemap(scores[n, t, t], lengths[] <= n) -> point[n, t, t]",
     kernels.chain.project,

@@ -127,6 +127,10 @@ class Structure(ABC):
         """
         scores = self._checked(scores)
         self._check_facts(scores.shape)
+        return self.forbid(scores)
+
+    def forbid(self, scores: Tensor) -> Tensor:
+        """`scores` with −∞ at every part that is not `allowed`; what `restrict` does after its checks."""
         allowed = self.allowed(scores.shape, scores.device)
         return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
 

@@ -124,23 +124,35 @@ def _covariance_product(marginals, mass, direction, n, pulled, before, product):
 
 
 @kernel
-def hessian_product(scores, lengths, direction, product, lo, hi):
+def hessian_product(marginals, lengths, direction, product, lo, hi):
     """The derivative of the marginals along `direction`: the Hessian of the log-partition times it, Cov(z) · g.
 
-    direction and product are shaped like scores.  The Hessian is symmetric, so this is also the backward pass of the
-    marginals.
+    marginals are those that `partition` gave; direction and product are shaped like them.  The Hessian is symmetric, so
+    this is also the backward pass of the marginals.  O(n t²).
     """
-    n, t = scores.shape[1:3]
-    share, marginals = np.empty((n, t, t)), np.empty((n, t, t))
-    total, mass = np.empty((n, t)), np.empty((n, t))
-    pulled, before = share, total  # the marginals say all that is needed of the sweeps
+    n, t = marginals.shape[1:3]
+    exact, pulled = np.empty((n, t, t)), np.empty((n, t, t))
+    mass, before = np.empty((n, t)), np.empty((n, t))
     for b in range(lo, hi):
         if not 0 <= lengths[b] <= n:
             return b
-        if not backward(scores[b], lengths[b], share, total) > -np.inf:
-            return b
-        forward(lengths[b], share, total, mass, marginals)
+        _load(marginals[b], lengths[b], exact, mass)
         product[b, lengths[b] :] = 0.0
         product[b, :1, 1:] = 0.0
-        _covariance_product(marginals, mass, direction[b], lengths[b], pulled, before, product[b])
+        _covariance_product(exact, mass, direction[b], lengths[b], pulled, before, product[b])
     return -1
+
+
+@inner
+def _load(marginals, n, exact, mass):
+    """Copies the marginals of pairs in double precision, and adds up those of tags."""
+    t = marginals.shape[1]
+    for i in range(n):
+        row = mass[i]
+        for b in range(t):
+            row[b] = 0.0
+        for a in range(t if i > 0 else 1):
+            given, copied = marginals[i, a], exact[i, a]
+            for b in range(t):
+                copied[b] = given[b]
+                row[b] += copied[b]
