@@ -46,7 +46,9 @@ class _LazyFolder:
         self.name = name
 
     def __getattr__(self, kernel: str) -> LazyKernel:
-        return LazyKernel(self.name, kernel)
+        lazy = LazyKernel(self.name, kernel)
+        setattr(self, kernel, lazy)  # so that it is made once, and loads its folder once
+        return lazy
 
 
 def __getattr__(name: str) -> _LazyFolder:

@@ -5,7 +5,6 @@ instances of the batch, then the range of instances to work on.  It returns the 
 if there is none, or −2 − b where the search of instance b did not converge.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,19 +70,23 @@ def _computation(
     inputs = signature.inputs
     lead, allocate = inputs[0].rank, signature.allocate
     ranks = [argument.rank if argument.is_tensor else None for argument in (*inputs, *signature.outputs)]
-    bounded = [i for i, argument in enumerate(inputs) if argument.most is not None]
+    bounded = [(i, argument.bound) for i, argument in enumerate(inputs) if argument.most is not None]
     single = len(signature.outputs) == 1
 
     def compute(*arguments: Any) -> Any:
         outputs = allocate(*arguments)
-        batch_shape = arguments[0].shape[: arguments[0].dim() - lead]
-        batch = math.prod(batch_shape)
-        arrays = [
-            given if rank is None else _instances(given, rank, batch)
-            for given, rank in zip((*arguments, *outputs), ranks)
-        ]
-        for i in bounded:
-            most = eval(inputs[i].bound, {}, signature.sizes(arguments))
+        first = arguments[0]
+        batch_shape = first.shape[: first.dim() - lead]
+        batch = batch_shape.numel()
+        arrays = []
+        for given, rank in zip(arguments + outputs, ranks):
+            if rank is not None:  # the memory of a contiguous tensor, whose first axis shall count the instances
+                given = given.numpy()
+                if given.ndim != rank + 1 or len(given) != batch:
+                    given = given.reshape(batch, *given.shape[given.ndim - rank :])
+            arrays.append(given)
+        for i, bound in bounded:
+            most = eval(bound, {}, signature.sizes(arguments))
             _check_bound(inputs[i].name, arrays[i], most, batch_shape, out_of_range)
         report = over_batch(kernel, *arrays, batch=batch, work=batch * work(*arrays)) if batch else -1
         if report != -1:
@@ -93,18 +96,11 @@ def _computation(
     return compute
 
 
-def _instances(tensor: Tensor, rank: int, batch: int) -> NDArray[Any]:
-    """The memory of a contiguous tensor as an array whose first axis counts the instances of the batch."""
-    array: NDArray[Any] = tensor.numpy()
-    if array.ndim == rank + 1 and len(array) == batch:
-        return array
-    return array.reshape(batch, *array.shape[array.ndim - rank :])
-
-
 def _check_bound(name: str, given: NDArray[Any], most: int, batch_shape: Sequence[int], advice: str) -> None:
-    outside = given.astype(np.int64, copy=False).view(np.uint64) > most  # a negative number is a very large one
-    if outside.any():
-        index = int(outside.argmax())
+    whole = given if given.dtype == np.int64 else given.astype(np.int64)
+    unsigned = whole.view(np.uint64)  # a negative number is a very large one
+    if unsigned.max(initial=0) > most:
+        index = int((unsigned > most).argmax())
         raise ValueError(
             f"{name} of {name_example(index, batch_shape)} is {given[index]}; expected 0 to {most}.{advice}"
         )

@@ -76,22 +76,30 @@ class Signature:
     def sizes(self, arguments: Sequence[Any]) -> dict[str, Any]:
         """The sizes that the inputs have, and the numbers among them, by name."""
         found: dict[str, Any] = {}
-        for argument, given in zip(self.inputs, arguments):
-            event = given.shape[given.dim() - argument.rank :] if argument.dims else ()
-            for dim, size in zip(argument.dims or (), event):
+        for name, dims, given in zip(*self._names_and_dims, arguments):
+            if dims is None:
+                found[name] = given
+                continue
+            for dim, size in zip(reversed(dims), reversed(given.shape)):
                 if found.setdefault(dim, size) != size:
-                    raise ValueError(
-                        f"{self.name}: {argument.name} has size {size} where others have {dim} = {found[dim]}."
-                    )
-            if argument.kind is not None:
-                found[argument.name] = given
+                    raise ValueError(f"{self.name}: {name} has size {size} where others have {dim} = {found[dim]}.")
         return found
+
+    @cached_property
+    def _names_and_dims(self) -> tuple[list[str], list[tuple[str, ...] | None]]:
+        return [argument.name for argument in self.inputs], [argument.dims for argument in self.inputs]
 
     @cached_property
     def allocate(self) -> Callable[..., tuple[Tensor, ...]]:
         """Empty outputs for these inputs."""
         first = self.inputs[0]
         plain = [output.dtype is None and output.dims in (first.dims, ()) for output in self.outputs]
+
+        def allocate_one(like: Tensor, *_: Any) -> tuple[Tensor, ...]:
+            return (like.new_empty(like.shape),)
+
+        if [output.dims for output in self.outputs] == [first.dims] and plain[0]:
+            return allocate_one
 
         def allocate(*arguments: Any) -> tuple[Tensor, ...]:
             like: Tensor = arguments[0]

@@ -144,7 +144,8 @@ def _differentiate_projective(
 
 
 project_projective = projection_operator(
-    f"projective_tree_sparsemap({INPUTS}) -> point[n, n], parts[8 * n, n]: int32, size[]: int64",
+    f"projective_tree_sparsemap({INPUTS}) -> point[n, n], "
+    "parts[(n - 1) * (n - 2) + 1 if n < 80 else 64 * n, n]: int32, size[]: int64",
     _project_projective,
     jacobian=_differentiate_projective,
     keeps="scores lengths single_root parts size",

@@ -61,6 +61,8 @@ class Structure(ABC):
 
         Padding beyond `lengths`, along the first dimension of the parts, and what `mask` forbids do not.
         """
+        if self.lengths is None and self.mask is None:
+            return None
         _, event = self._split(shape)
         inside = None
         if self.lengths is not None:
@@ -201,7 +203,7 @@ class Structure(ABC):
 
     def _split(self, shape: Sequence[int]) -> tuple[torch.Size, torch.Size]:
         """The dimensions of the batch and those of the parts."""
-        shape = torch.Size(shape)
+        shape = shape if isinstance(shape, torch.Size) else torch.Size(shape)
         at = len(shape) - self.event_dims
         return shape[:at], shape[at:]
 
