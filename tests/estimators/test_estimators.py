@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import pullback as pb
-from families import REGULARIZERS, STRUCTURES
+from families import LOG_LINEAR, REGULARIZERS, STRUCTURES
 
 F64 = torch.float64
 CATEGORICAL = pb.Categorical()
@@ -75,6 +75,7 @@ def case_for(name):
 
 
 every_case = pytest.mark.parametrize("case", STRUCTURES, ids=repr)
+every_log_linear = pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
 every_pair = pytest.mark.parametrize(
     ("name", "case"),
     [
@@ -106,7 +107,7 @@ def test_spigot_is_argmax_minus_a_projected_step(case):
     assert_close(pb.spigot(0.3).target(case.structure, case.scores(), decoder), target)
 
 
-@every_case
+@every_log_linear
 def test_spigot_ce_projects_a_step_from_the_marginals(case):
     decoder, p = Decoder(case), case.structure.marginals(case.scores())
     target = case.structure.sparsemap(p - 0.3 * latent_gradient(decoder, p))
@@ -114,7 +115,7 @@ def test_spigot_ce_projects_a_step_from_the_marginals(case):
     assert_close(pb.spigot_ce(0.3).target(case.structure, case.scores(), decoder), target)
 
 
-@every_case
+@every_log_linear
 def test_spigot_eg_is_a_difference_of_marginals(case):
     decoder, scores = Decoder(case), case.scores()
     p = case.structure.marginals(scores)
@@ -122,14 +123,14 @@ def test_spigot_eg_is_a_difference_of_marginals(case):
     assert_close(score_gradient(pb.spigot_eg(0.3), case, decoder), p - target)
 
 
-@every_case
+@every_log_linear
 def test_spigot_eg_tends_to_the_gradient_of_the_marginals(case):
     decoder = Decoder(case)
     relaxed = score_gradient(pb.structured_attention(), case, decoder)
     assert_close(score_gradient(pb.spigot_eg(1e-6), case, decoder) / 1e-6, relaxed, atol=1e-4, rtol=1e-4)
 
 
-@every_case
+@every_log_linear
 def test_relaxations_follow_the_chain_rule(case):
     decoder, scores = Decoder(case), case.scores()
     for name, operation in (("structured_attention", "marginals"), ("sparsemap", "sparsemap")):
@@ -139,7 +140,7 @@ def test_relaxations_follow_the_chain_rule(case):
         assert_close(score_gradient(make(name, temperature=0.5), case, decoder), exact)
 
 
-@every_case
+@every_log_linear
 def test_straight_through_with_a_jacobian_decodes_from_the_argmax(case):
     decoder, scores = Decoder(case), case.scores()
     z = case.structure.argmax(scores)
@@ -150,7 +151,7 @@ def test_straight_through_with_a_jacobian_decodes_from_the_argmax(case):
         assert_close(make(name).loss(case.structure, scores, decoder), decoder(z))
 
 
-@every_case
+@every_log_linear
 def test_minimum_risk_is_the_exact_expected_loss(case):
     decoder, scores = Decoder(case), case.scores().requires_grad_()
     p = case.vertex_scores(scores).softmax(0)
@@ -161,7 +162,7 @@ def test_minimum_risk_is_the_exact_expected_loss(case):
     assert_close(score_gradient(pb.minimum_risk(), case, decoder), gradient)
 
 
-@every_case
+@every_log_linear
 @pytest.mark.parametrize("prediction", REGULARIZERS, ids=repr)
 def test_best_vertex_learns_the_vertex_with_the_lowest_loss(case, prediction):
     decoder = Decoder(case)
