@@ -169,5 +169,5 @@ def test_operators_refuse_inputs_that_do_not_fit_their_signature():
     for lengths in (torch.tensor([4, 4]), torch.tensor([1])):
         with pytest.raises(ValueError, match="reshape"):
             torch.ops.pullback.chain_argmax(scores, lengths)
-    with pytest.raises(ValueError, match=r"scores has size 3 where others have t = 2"):
+    with pytest.raises(ValueError, match=r"scores has size 2 where others have t = 3"):
         torch.ops.pullback.chain_argmax(torch.zeros(3, 4, 2, 3), torch.tensor([4, 4, 4]))
