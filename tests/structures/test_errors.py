@@ -167,7 +167,7 @@ def test_operators_refuse_inputs_that_do_not_fit_their_signature():
     complete_registration()
     scores = torch.zeros(3, 4, 2, 2, dtype=torch.float64)
     for lengths in (torch.tensor([4, 4]), torch.tensor([1])):
-        with pytest.raises(ValueError, match="reshape"):
+        with pytest.raises(ValueError, match=r"scores \(3, 4, 2, 2\), lengths \(\d,\) differ in the dimensions of the batch"):
             torch.ops.pullback.chain_argmax(scores, lengths)
     with pytest.raises(ValueError, match=r"scores has size 2 where others have t = 3"):
         torch.ops.pullback.chain_argmax(torch.zeros(3, 4, 2, 3), torch.tensor([4, 4, 4]))

@@ -20,6 +20,8 @@ _TWICE = (
     "sparsemap, minimum_risk, or structured_attention on a Categorical."
 )
 
+_HALF = (torch.float16, torch.bfloat16)
+
 Start = Regularizer | Tensor | float
 """Where a label is pulled back from: a regularizer's prediction, a given point, or one number for all parts (0)."""
 
@@ -49,9 +51,8 @@ class Surrogate(Estimator):
     forward: Regularizer = field(default_factory=Unregularized)
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        for needed in (self.prediction, self._origin):
-            if isinstance(needed, Regularizer):
-                needed.require(structure)
+        for needed in self._regularizers:
+            needed.require(structure)
         point = self._point(structure, scores)
         if not (torch.is_grad_enabled() and scores.requires_grad):
             return evaluate(structure, downstream, point)
@@ -86,7 +87,7 @@ class Surrogate(Estimator):
     def _point(self, structure: Structure, scores: Tensor) -> Tensor:
         return self.forward.predict(structure, scores.detach()).detach()
 
-    @property
+    @cached_property
     def _origin(self) -> Start:
         return self.prediction if self.start is None else self.start
 
@@ -95,7 +96,12 @@ class Surrogate(Estimator):
         """Whether the gradient that the main pass sends to the decoder's point is the one the descent begins with."""
         return same(self._origin, self.forward) and self.descent.uses_gradient_at_start
 
-    @property
+    @cached_property
+    def _regularizers(self) -> list[Regularizer]:
+        """Those whose predictions are asked for beside `forward`."""
+        return [used for used in (self.prediction, self._origin) if isinstance(used, Regularizer)]
+
+    @cached_property
     def _is_one_gradient(self) -> bool:
         """Whether that gradient is all there is to ask for."""
         return self._starts_forward and self.descent.evaluations == 1
@@ -223,7 +229,7 @@ class _Pull(torch.autograd.Function):
 def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None, weight: Tensor | None) -> Tensor:
     """What the scores receive: prediction − target of each example, times the weight of its loss."""
     if gradient is not None:
-        gradient = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+        gradient = gradient.float() if gradient.dtype in _HALF else gradient
         if call.downstream is None:  # called without a loss: the gradient is taken as it comes
             return _Label(call, scores, point, gradient).gradient()
     elif call.surrogate._starts_forward:
@@ -231,11 +237,11 @@ def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None
     if weight is None:
         raise RuntimeError("The latent point was differentiated, but not through the losses that `loss` returned.")
     weight = call.structure.widen(weight if gradient is None else weight.to(gradient.dtype))
-    all_count = bool(weight.all())
-    if gradient is not None:
-        gradient = gradient / (weight if all_count else weight.masked_fill(weight == 0, 1))
-    answer = _Label(call, scores, point, gradient).gradient() * weight
-    return answer if all_count else answer.masked_fill(weight == 0, 0)  # where it is 0, the loss may be NaN
+    label = _Label(call, scores, point, None if gradient is None else gradient / weight)
+    answer = label.gradient() * weight
+    if gradient is not None and label.broken is None:  # then no weight is 0, or the quotient would not be finite
+        return answer
+    return answer.masked_fill(weight == 0, 0)  # where it is 0, the loss may be NaN
 
 
 class _Once(torch.autograd.Function):

@@ -5,6 +5,8 @@ instances of the batch, then the range of instances to work on.  It returns the 
 if there is none, or −2 − b where the search of instance b did not converge.
 """
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -67,28 +69,29 @@ def kernel_operator(
 def _computation(
     signature: Signature, kernel: Kernel, work: Work, refusal: Refusal, out_of_range: str
 ) -> Callable[..., Any]:
-    inputs = signature.inputs
-    lead, allocate = inputs[0].rank, signature.allocate
-    ranks = [argument.rank if argument.is_tensor else None for argument in (*inputs, *signature.outputs)]
-    bounded = [(i, argument.bound) for i, argument in enumerate(inputs) if argument.most is not None]
+    """What runs at every call; all that can be known from the signature is looked up here, once."""
+    inputs, allocate, bounds = signature.inputs, signature.allocate, signature.bounds
+    lead = inputs[0].rank
+    ranks = [argument.rank for argument in (*inputs, *signature.outputs)]
     single = len(signature.outputs) == 1
 
     def compute(*arguments: Any) -> Any:
         outputs = allocate(*arguments)
-        first = arguments[0]
-        batch_shape = first.shape[: first.dim() - lead]
-        batch = batch_shape.numel()
-        arrays = []
-        for given, rank in zip(arguments + outputs, ranks):
-            if rank is not None:  # the memory of a contiguous tensor, whose first axis shall count the instances
-                given = given.numpy()
-                if given.ndim != rank + 1 or len(given) != batch:
-                    given = given.reshape(batch, *given.shape[given.ndim - rank :])
-            arrays.append(given)
-        for i, bound in bounded:
-            most = eval(bound, {}, signature.sizes(arguments))
-            _check_bound(inputs[i].name, arrays[i], most, batch_shape, out_of_range)
-        report = over_batch(kernel, *arrays, batch=batch, work=batch * work(*arrays)) if batch else -1
+        arrays = [given.numpy() if isinstance(given, Tensor) else given for given in arguments + outputs]
+        batch_shape = arrays[0].shape[: arrays[0].ndim - lead]
+        if len(batch_shape) == 1:
+            (batch,) = batch_shape
+        else:  # the first axis shall count the instances
+            batch = math.prod(batch_shape)
+            for i, (array, rank) in enumerate(zip(arrays, ranks)):
+                if isinstance(array, np.ndarray):
+                    arrays[i] = array.reshape(batch, *array.shape[array.ndim - rank :])
+        for i, bound in bounds:
+            if arrays[i] is None:
+                arrays[i] = _throughout(bound(*arguments), batch)
+            else:
+                _check_bound(inputs[i].name, arrays[i], bound(*arguments), batch_shape, out_of_range)
+        report = over_batch(kernel, arrays, batch=batch, work=batch * work(*arrays)) if batch else -1
         if report != -1:
             _fail(report, refusal, arrays, batch_shape)
         return outputs[0] if single else outputs
@@ -96,11 +99,16 @@ def _computation(
     return compute
 
 
+@functools.lru_cache(64)
+def _throughout(number: int, batch: int) -> NDArray[np.int64]:
+    """The same number for each instance; kernels only read it."""
+    return np.full(batch, number)
+
+
 def _check_bound(name: str, given: NDArray[Any], most: int, batch_shape: Sequence[int], advice: str) -> None:
-    whole = given if given.dtype == np.int64 else given.astype(np.int64)
-    unsigned = whole.view(np.uint64)  # a negative number is a very large one
-    if unsigned.max(initial=0) > most:
-        index = int((unsigned > most).argmax())
+    numbers = given.tolist()  # for the few there are, quicker than NumPy's reductions
+    if numbers and (max(numbers) > most or min(numbers) < 0):
+        index = next(i for i, number in enumerate(numbers) if not 0 <= number <= most)
         raise ValueError(
             f"{name} of {name_example(index, batch_shape)} is {given[index]}; expected 0 to {most}.{advice}"
         )

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 library = torch.library.Library("pullback", "DEF")
 _HALF = (torch.float16, torch.bfloat16)
-_PLAIN = frozenset({Tensor, torch.nn.Parameter, bool, int, float, str, list})
+_PLAIN = frozenset({Tensor, torch.nn.Parameter, bool, int, float, str, list, type(None)})
 
 
 def register(
@@ -48,8 +48,11 @@ def register(
 
     def call(*arguments: Any) -> Any:
         if is_plain_eager() and _PLAIN.issuperset(map(type, arguments)) and not arguments[0].is_meta:
-            records = torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
-            return recorded(*arguments) if records else on_host(*arguments)
+            if torch.is_grad_enabled():
+                for given in arguments:
+                    if isinstance(given, Tensor) and given.requires_grad:
+                        return recorded(*arguments)
+            return on_host(*arguments)
         complete_registration()
         if forward_ad._current_level >= 0 and any(_has_tangent(a) for a in arguments):
             raise RuntimeError(f"pullback::{name} has no forward-mode derivative; use reverse mode (torch.autograd).")

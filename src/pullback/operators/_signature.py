@@ -5,15 +5,14 @@
 
 Every tensor has the same leading batch dimensions; the brackets name those that follow.  The first tensor is floating
 and says where, and in what dtype, the outputs are; an output of another dtype names it, `size[]: int64`.  A tensor of
-integers may have a largest value.  Numbers are written as in PyTorch's schemas: `int k`, `bool projective`,
+integers may have a largest value, which all of it has where None is given.  Numbers are written as in PyTorch's schemas: `int k`, `bool projective`,
 `float tolerance`.  What stands in brackets or behind <= may be computed from other sizes and whole numbers.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from types import CodeType
 from typing import Any
 
 import torch
@@ -43,16 +42,13 @@ class Argument:
         return len(self.dims or ())
 
     @property
+    def batch(self) -> str:
+        """Where to read the shape of the batch."""
+        return f"{self.name}.shape[: {self.name}.dim() - {self.rank}]" if self.rank else f"{self.name}.shape"
+
+    @property
     def schema(self) -> str:
-        return f"{self.kind or 'Tensor'} {self.name}"
-
-    @cached_property
-    def shape(self) -> tuple[CodeType, ...]:
-        return tuple(compile(dim, dim, "eval") for dim in self.dims or ())
-
-    @cached_property
-    def bound(self) -> CodeType:
-        return compile(self.most or "", self.most or "", "eval")
+        return f"{self.kind or 'Tensor'}{'?' if self.most else ''} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -73,48 +69,57 @@ class Signature:
     def __getitem__(self, name: str) -> Argument:
         return next(argument for argument in self.inputs + self.outputs if argument.name == name)
 
-    def sizes(self, arguments: Sequence[Any]) -> dict[str, Any]:
-        """The sizes that the inputs have, and the numbers among them, by name."""
-        found: dict[str, Any] = {}
-        for name, dims, given in zip(*self._names_and_dims, arguments):
-            if dims is None:
-                found[name] = given
-                continue
-            for dim, size in zip(reversed(dims), reversed(given.shape)):
-                if found.setdefault(dim, size) != size:
-                    raise ValueError(f"{self.name}: {name} has size {size} where others have {dim} = {found[dim]}.")
-        return found
-
-    @cached_property
-    def _names_and_dims(self) -> tuple[list[str], list[tuple[str, ...] | None]]:
-        return [argument.name for argument in self.inputs], [argument.dims for argument in self.inputs]
-
     @cached_property
     def allocate(self) -> Callable[..., tuple[Tensor, ...]]:
-        """Empty outputs for these inputs."""
-        first = self.inputs[0]
-        plain = [output.dtype is None and output.dims in (first.dims, ()) for output in self.outputs]
+        """Empty outputs for these inputs, whose sizes are compared."""
+        first, *others = self.inputs
+        batch = first.batch
+        empty = []
+        for output in self.outputs:
+            if output.dims == first.dims and output.dtype is None:
+                empty.append(f"torch.empty_like({first.name}, memory_format=torch.contiguous_format)")
+            else:
+                shape = f"({batch} + ({''.join(f'{dim}, ' for dim in output.dims or ())}))"
+                empty.append(f"{first.name}.new_empty({shape}, dtype={output.dtype or f'{first.name}.dtype'})")
+        same = [f"{self._origins[dim]} == {place}" for _, dim, place in self._places() if self._origins[dim] != place]
+        for other in others:
+            if other.is_tensor:
+                same.append(f"({other.name} is None or {other.batch} == {batch})")
+        names = ", ".join(argument.name for argument in self.inputs)
+        return self._function(f"({', '.join(empty)},) if {' and '.join(same) or True} else complain({names})")
 
-        def allocate_one(like: Tensor, *_: Any) -> tuple[Tensor, ...]:
-            return (like.new_empty(like.shape),)
+    def _complain(self, *arguments: Any) -> None:
+        """Raises because two dimensions differ whose sizes have one name."""
+        for name, dim, place in self._places():
+            size, expected = (self._function(text)(*arguments) for text in (place, self._origins[dim]))
+            if size != expected:
+                raise ValueError(f"{self.name}: {name} has size {size} where others have {dim} = {expected}.")
+        shapes = ", ".join(f"{a.name} {tuple(given.shape)}" for a, given in zip(self.inputs, arguments) if a.is_tensor)
+        raise ValueError(f"{self.name}: {shapes} differ in the dimensions of the batch.")
 
-        if [output.dims for output in self.outputs] == [first.dims] and plain[0]:
-            return allocate_one
+    @cached_property
+    def bounds(self) -> list[tuple[int, Callable[..., int]]]:
+        """The place of each input that has a largest value, and what computes that."""
+        return [(i, self._function(a.most)) for i, a in enumerate(self.inputs) if a.most is not None]
 
-        def allocate(*arguments: Any) -> tuple[Tensor, ...]:
-            like: Tensor = arguments[0]
-            shape, batch = like.shape, like.shape[: like.dim() - first.rank]
-            sizes = None if all(plain) else self.sizes(arguments)
-            empty = []
-            for output, is_plain in zip(self.outputs, plain):
-                if is_plain:
-                    empty.append(like.new_empty(shape if output.dims else batch))
-                else:
-                    event = [eval(dim, {}, sizes) for dim in output.shape]
-                    empty.append(like.new_empty((*batch, *event), dtype=output.dtype or like.dtype))
-            return tuple(empty)
+    def _places(self) -> Iterator[tuple[str, str, str]]:
+        """Every dimension of an input that is a size by itself: the input, the size's name and where to read it."""
+        for argument in self.inputs:
+            for i, dim in enumerate(argument.dims or ()):
+                if dim.isidentifier():
+                    yield argument.name, dim, f"{argument.name}.shape[{i - argument.rank}]"
 
-        return allocate
+    @cached_property
+    def _origins(self) -> dict[str, str]:
+        """Where the size of a name is read first."""
+        return {dim: place for _, dim, place in reversed(list(self._places()))}
+
+    def _function(self, expression: str) -> Callable[..., Any]:
+        """An expression over sizes and whole numbers as a function of the inputs; it is compiled once, here."""
+        text = re.sub(r"\b(?<!\.)[A-Za-z_]\w*", lambda found: self._origins.get(found[0], found[0]), expression)
+        names = ", ".join(argument.name for argument in self.inputs)
+        function: Callable[..., Any] = eval(f"lambda {names}: {text}", {"torch": torch, "complain": self._complain})
+        return function
 
     def example(self, **values: Any) -> tuple[Any, ...]:
         """Inputs to try the operator with: random scores, other tensors filled with 1, or with what `values` say."""

@@ -3,7 +3,7 @@
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 Kernel = Callable[..., int]
 
 
-def over_batch(kernel: Kernel, *arguments: Any, batch: int, work: float) -> int:
+def over_batch(kernel: Kernel, arguments: Sequence[Any], *, batch: int, work: float) -> int:
     """What `kernel(*arguments, lo, hi)` reports over `range(batch)`: the first instance it could not solve, or −1.
 
     `work` estimates the nanoseconds in all: below 0.3 ms a second thread costs more than it brings; from 2 ms on the

@@ -254,7 +254,7 @@ class _Search:
 
     def call(self, kernel: Kernel, *arguments: Any) -> int:
         capacity = self.weights.shape[1]
-        return over_batch(kernel, *arguments, batch=self.batch, work=self.batch * capacity * (self.parts + capacity))
+        return over_batch(kernel, arguments, batch=self.batch, work=self.batch * capacity * (self.parts + capacity))
 
     def begin(self, start: Tensor) -> None:
         """The projection onto the hull of the given vertices."""

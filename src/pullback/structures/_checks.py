@@ -34,14 +34,13 @@ def check_scores(name: str, scores: Tensor, event_dims: int) -> None:
         raise TypeError(f"{name}: scores are a {type(scores).__name__}; expected a torch.Tensor.")
     if not scores.is_floating_point():
         raise TypeError(f"{name}: scores have dtype {scores.dtype}; expected a floating dtype.")
-    if scores.dim() < event_dims:
-        raise ValueError(
-            f"{name}: scores have shape {tuple(scores.shape)}; expected at least {event_dims} dimension(s)."
-        )
-    if 0 in scores.shape[scores.dim() - event_dims :]:
+    shape = scores.shape
+    if len(shape) < event_dims:
+        raise ValueError(f"{name}: scores have shape {tuple(shape)}; expected at least {event_dims} dimension(s).")
+    if 0 in shape and 0 in shape[-event_dims:]:
         raise ValueError(f"{name}: scores have shape {tuple(scores.shape)}; expected at least one part.")
 
 
 def broadcasts(shape: torch.Size, to: torch.Size) -> bool:
     """Whether a tensor of one shape can be expanded to another."""
-    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to)))
+    return shape == to or len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to)))

@@ -61,10 +61,11 @@ class Compiled(LogLinear, KBest, Enumerable):
     ) -> Tensor:
         scores, lengths = self._prepare(scores)
         device = torch.device("cpu") if generator is None else generator.device
-        seeds = torch.randint(2**63 - 1, lengths.shape, generator=generator, device=device)
+        batch = self.batch_shape(scores)
+        seeds = torch.randint(2**63 - 1, batch, generator=generator, device=device)
         count = torch.Size(sample_shape).numel()
         drawn = self._operators.sample(scores.detach(), lengths, *self._numbers, seeds, count)
-        return drawn.movedim(lengths.dim(), 0).reshape(*sample_shape, *scores.shape)
+        return drawn.movedim(len(batch), 0).reshape(*sample_shape, *scores.shape)
 
     def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return self._operators.topk(*self._prepare(scores), *self._numbers, k)
@@ -83,7 +84,7 @@ class Compiled(LogLinear, KBest, Enumerable):
         scores, lengths = self._prepare(scores)
         event = self._split(scores.shape)[1]
         slots = self._slots(event).flatten().to(scores.device)
-        given = _no_vertices(lengths, slots) if start is None else _as_parts(start, slots, event)
+        given = _no_vertices(scores, len(event), slots) if start is None else _as_parts(start, slots, event)
         capacity = 8 * given.shape[-1]
         while True:
             limits = (GAP_OF_POINT, MAX_ITERATIONS, capacity)
@@ -105,8 +106,8 @@ def check_count(name: str, count: int) -> None:
         raise ValueError(f"{name}: there are {count} vertices; expected at most {_MOST_VERTICES} to list.")
 
 
-def _no_vertices(lengths: Tensor, slots: Tensor) -> Tensor:
-    return lengths.new_empty((*lengths.shape, 0, int(slots.max()) + 1), dtype=torch.int32)
+def _no_vertices(scores: Tensor, event_dims: int, slots: Tensor) -> Tensor:
+    return scores.new_empty((*scores.shape[:-event_dims], 0, int(slots.max()) + 1), dtype=torch.int32)
 
 
 def _as_parts(vertices: Tensor, slots: Tensor, event: Sequence[int]) -> Tensor:

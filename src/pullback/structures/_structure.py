@@ -17,6 +17,8 @@ from pullback.structures._checks import check_lengths, check_mask, check_scores
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._searches import search_of
 
+_HALF = (torch.float16, torch.bfloat16)
+
 
 class Structure(ABC):
     """A set 𝒵 of 0/1 vertices and its convex hull, one of each for every example of a batch.
@@ -158,25 +160,26 @@ class Structure(ABC):
 
     # ---- for members
 
-    def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores as kernels read them, with −∞ where the mask forbids, and one length per example."""
+    def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Scores as kernels read them, with −∞ where the mask forbids, and one length per example, where they differ."""
         scores = self._checked(scores)
         if self.mask is not None:
             check_mask(type(self).__name__, self.mask, scores.shape)
             scores = scores.masked_fill(~self.mask.to(scores.device), -torch.inf)
         return scores, self._lengths_of(scores)
 
-    def _lengths_of(self, scores: Tensor) -> Tensor:
-        batch, event = self._split(scores.shape)
+    def _lengths_of(self, scores: Tensor) -> Tensor | None:
         if self.lengths is None:
-            return torch.full(batch, self.longest(event), dtype=torch.int64, device=scores.device)
+            return None
+        batch = self.batch_shape(scores)
         check_lengths(type(self).__name__, self.lengths, batch)
-        return self.lengths.to(scores.device, torch.int64).expand(batch)
+        lengths = self.lengths.to(scores.device, torch.int64)
+        return lengths if lengths.shape == batch else lengths.expand(batch)
 
     def _checked(self, scores: Tensor) -> Tensor:
         check_scores(type(self).__name__, scores, self.event_dims)
-        self.check_event(self._split(scores.shape)[1])
-        if scores.dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled(scores.device.type):
+        self.check_event(scores.shape[-self.event_dims :])
+        if scores.dtype in _HALF and torch.is_autocast_enabled(scores.device.type):
             return scores.float()
         return scores
 

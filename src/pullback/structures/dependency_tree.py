@@ -10,6 +10,14 @@ from torch import Tensor
 from pullback.operators import tree_sparsemap, trees
 from pullback.operators._family import Family
 from pullback.structures._compiled import Compiled, check_count
+from pullback.structures._constants import constant
+
+
+@constant
+def _nodes_and_arcs(size: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
+    """0, 1, …, and the arcs between so many nodes that any tree may have: into words, from other nodes."""
+    nodes = torch.arange(size, device=device)
+    return nodes, (nodes > 0) & (nodes.unsqueeze(-1) != nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +76,7 @@ class DependencyTree(Compiled):
             )
 
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
-        nodes = torch.arange(shape[-1], device=device)
-        words = nodes > 0
-        arcs = words & (nodes.unsqueeze(-1) != nodes)
+        nodes, arcs = _nodes_and_arcs(shape[-1], device)
         if self.lengths is not None:
             inside = nodes <= self.lengths.to(device).unsqueeze(-1)
             arcs = arcs & inside.unsqueeze(-1) & inside.unsqueeze(-2)
@@ -90,7 +96,7 @@ class DependencyTree(Compiled):
             answer = answer & ~((vertices != 0) & ~self.mask.to(vertices.device)).flatten(-2).any(-1)
         return answer
 
-    def _are_trees(self, arcs: Tensor, lengths: Tensor) -> Tensor:
+    def _are_trees(self, arcs: Tensor, lengths: Tensor | None) -> Tensor:
         return trees.heads(arcs, lengths, self.projective, self.single_root)[..., 0] == 0
 
     def _slots(self, event: Sequence[int]) -> Tensor:
