@@ -39,14 +39,17 @@ def mixture_operator(
 
 
 def mixture(kernel: Kernel) -> Kernel:
-    """The kernel of a `mixture_operator`, from one that neither clears its outputs nor judges the gap."""
+    """The kernel of a `mixture_operator`, from one that neither clears its outputs nor judges the gap.
+
+    That one takes the structure's own numbers as a tuple.
+    """
 
     def run(scores: Array, lengths: Array, *rest: Any) -> int:
         *numbers, start, tolerance, rounds, _, point, parts, probabilities, size, gap, iterations, converged = rest[:-2]
         lo, hi = rest[-2:]
         parts[lo:hi], probabilities[lo:hi], gap[lo:hi] = 0, 0, 0
         found = (point, parts, probabilities, size, gap, iterations)
-        report = kernel(scores, lengths, *numbers, start, tolerance, rounds, *found, lo, hi)
+        report = kernel(scores, lengths, tuple(numbers), start, tolerance, rounds, *found, lo, hi)
         if report == -1:
             converged[lo:hi] = _are_certified(scores[lo:hi], parts[lo:hi], size[lo:hi], gap[lo:hi])
         return report

@@ -91,7 +91,7 @@ def _project_backward(
     peaked, report = int(by_trees[lo:hi].sum()), -1
     if peaked > 0:
         words = np.where(by_trees, lengths, -1)
-        report = kernels.trees.mixture_backward(scores, words, single_root, parts, size, gradient, product, lo, hi)
+        report = kernels.trees.mixture_backward(scores, words, (single_root,), parts, size, gradient, product, lo, hi)
     if report == -1 and peaked < hi - lo:
         words = np.where(by_trees, -1, lengths)
         report = kernels.tree_cuts.project_backward(gradient, words, point, sets, product, lo, hi)
@@ -140,7 +140,7 @@ def _differentiate_projective(
         parts, point = np.empty((len(scores), most, parts.shape[2]), np.int32), np.empty_like(scores)
         _project_projective(scores, lengths, single_root, point, parts, size, lo, hi)
     backward = kernels.projective_trees.mixture_backward
-    return backward(scores, lengths, single_root, parts, size, gradient, product, lo, hi)
+    return backward(scores, lengths, (single_root,), parts, size, gradient, product, lo, hi)
 
 
 project_projective = projection_operator(
