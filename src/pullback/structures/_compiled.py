@@ -10,10 +10,8 @@ from torch import Tensor
 from pullback.operators._convergence import warn_of_gap
 from pullback.operators._family import Family
 from pullback.operators._mixture import GAP_OF_POINT, MAX_ITERATIONS
-from pullback.operators.active_set import Found
+from pullback.operators._search import Found
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear
-
-_MOST_VERTICES = 2**22
 
 
 class Compiled(LogLinear, KBest, Enumerable):
@@ -97,12 +95,6 @@ class Compiled(LogLinear, KBest, Enumerable):
             warn_of_gap(f"SparseMAP over {type(self).__name__} stopped at a gap of {float(gap.max()):.1e}.")
         vertices = _as_vertices(parts[..., :most, :], size, scores, event)
         return Found(vertices, probabilities[..., :most], size, gap, iterations + 1, converged)
-
-
-def check_count(name: str, count: int) -> None:
-    """Refuses to list more vertices than one would want to."""
-    if count > _MOST_VERTICES:
-        raise ValueError(f"{name}: there are {count} vertices; expected at most {_MOST_VERTICES} to list.")
 
 
 def _no_vertices(lengths: Tensor, slots: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from pullback.operators import active_set
 from pullback.operators._check import check
 from pullback.operators._register import is_plain_eager
-from pullback.operators.active_set import Found, check_start
+from pullback.operators._search import Found, check_start
 from pullback.structures._checks import check_lengths, check_mask, check_scores
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._searches import search_of

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from pullback.operators import tree_sparsemap, trees
 from pullback.operators._family import Family
-from pullback.structures._compiled import Compiled, check_count
+from pullback.structures._compiled import Compiled
+from pullback.structures._limits import check_count
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,10 @@
+"""How many vertices are written out before a structure refuses."""
+
+MOST_VERTICES = 2**22  # in a list of all
+MOST_IN_MIXTURE = 2**13  # in a mixture that combines those of several structures
+
+
+def check_count(name: str, count: int, advice: str = "") -> None:
+    """Refuses to list more vertices than one would want to."""
+    if count > MOST_VERTICES:
+        raise ValueError(f"{name}: there are {count} vertices; expected at most {MOST_VERTICES} to list.{advice}")
