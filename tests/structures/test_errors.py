@@ -29,8 +29,8 @@ def test_scores_of_a_wrong_type_or_rank(structure):
 
 @ITEMS
 def test_lengths_out_of_range_or_of_a_wrong_dtype_or_shape(kind):
-    for lengths in (torch.tensor([2, 4]), torch.tensor([-1, 2])):
-        with pytest.raises(ValueError, match=r"lengths\[[01]\] is out of range; expected between 0 and 3"):
+    for lengths, wrong in ((torch.tensor([2, 4]), r"\[1\] is 4"), (torch.tensor([-1, 2]), r"\[0\] is -1")):
+        with pytest.raises(ValueError, match=rf": lengths{wrong}; expected between 0 and 3\.$"):
             make(kind, lengths=lengths).sparsemap(torch.zeros(2, 3))
     with pytest.raises(TypeError, match=r"lengths have dtype torch\.float32; expected an integer dtype"):
         make(kind, lengths=torch.tensor([2.0, 1.0])).sparsemap(torch.zeros(2, 3))
@@ -72,7 +72,7 @@ def test_counts_that_no_subset_has():
 def test_trees_that_cannot_be():
     with pytest.raises(ValueError, match=r"parts of shape \(5, 6\); expected \(\.\.\., n \+ 1, n \+ 1\)"):
         TREE.argmax(torch.zeros(8, 5, 6))
-    with pytest.raises(ValueError, match=r"lengths of example \[1\] is 3; expected 0 to 2.*\(n \+ 1, n \+ 1\).*node 0"):
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 3; expected between 0 and 2.*\(n \+ 1, n \+ 1\).*node 0"):
         pb.DependencyTree(torch.tensor([2, 3])).argmax(torch.zeros(2, 3, 3))
     with pytest.raises(ValueError, match="k is 0"):
         TREE.topk(torch.zeros(3, 3), 0)
@@ -98,7 +98,7 @@ def test_an_alpha_below_one():
 
 def test_refusals_survive_compilation():
     trees = pb.DependencyTree(lengths=torch.tensor([7, 1]))
-    with pytest.raises(ValueError, match=r"lengths of example \[0\] is 7"):
+    with pytest.raises(ValueError, match=r"DependencyTree: lengths\[0\] is 7"):
         torch.compile(trees.argmax, fullgraph=True, backend="aot_eager")(torch.randn(2, 4, 4))
     for structure in (CATEGORICAL, BINARY, SUBSET, TREE):
         torch.compiler.reset()
@@ -155,12 +155,32 @@ def test_shapes_that_do_not_fit_are_refused():
 def test_lengths_are_checked_before_vertices_are_listed():
     for structure, shape in ((pb.Chain, (3, 4, 2, 2)), (pb.DependencyTree, (3, 5, 5))):
         for lengths in ([2**40, 1, 1], [5, 1, 1], [1, -1, 1]):
-            with pytest.raises(ValueError, match="is out of range; expected between 0 and 4"):
+            with pytest.raises(ValueError, match=r"lengths\[[01]\] is -?\d+; expected between 0 and 4"):
                 structure(torch.tensor(lengths)).enumerate(shape)
-            with pytest.raises(ValueError, match="is out of range; expected between 0 and 4"):
+            with pytest.raises(ValueError, match=r"lengths\[[01]\] is -?\d+; expected between 0 and 4"):
                 structure(torch.tensor(lengths)).restrict(torch.zeros(shape))
         with pytest.raises(TypeError, match="lengths are a list"):
             structure([1, 2, 3]).enumerate(shape)
+
+
+def message(call, *arguments):
+    with pytest.raises(ValueError, match="expected") as refused:
+        call(*arguments)
+    return str(refused.value)
+
+
+def test_a_length_out_of_range_is_refused_in_the_same_words_by_kernels_and_before_them():
+    for kind, shape in ((pb.Chain, (4, 2, 2)), (pb.DependencyTree, (5, 5))):
+        for lengths, batch in (
+            (torch.tensor([[1, 2], [-3, 9]]), (2, 2)),
+            (torch.tensor([5]), (3,)),
+            (torch.tensor(6), ()),
+        ):
+            structure, scores = kind(lengths), torch.zeros(*batch, *shape)
+            said = message(structure.argmax, scores)
+            place = {4: "[1, 0] is -3", 1: "[0] is 5"}.get(lengths.numel()) if batch else " is 6"
+            assert said.startswith(f"{kind.__name__}: lengths{place}; expected between 0 and 4.")
+            assert message(structure.restrict, scores) == said
 
 
 def test_operators_refuse_inputs_that_do_not_fit_their_signature():

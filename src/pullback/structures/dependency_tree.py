@@ -34,13 +34,15 @@ class DependencyTree(Compiled):
     projective: bool = False
     single_root: bool = False
     event_dims = 2
+    room = trees.ROOM
 
     # ---- inference
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective or peaked."""
-        project = tree_sparsemap.project_projective if self.projective else tree_sparsemap.project
-        return project(*self._prepare(scores), self.single_root)[0]
+        if self.projective:
+            return super().sparsemap(scores)
+        return tree_sparsemap.project(*self._prepare(scores), self.single_root)[0]
 
     def marginals(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
