@@ -91,6 +91,21 @@ def test_one_instance_without_a_batch_is_named_as_such():
         CATEGORICAL.sparsemap(torch.full((3,), -torch.inf))
 
 
+def test_more_vertices_than_fit_in_memory():
+    for structure, shape in ((TREE, (2, 3, 3)), (CATEGORICAL, (2, 9)), (pb.Chain(), (2, 1, 3, 3))):
+        for k in (2**40, 10**30):
+            with pytest.raises(ValueError, match=rf"k is {k}; expected at most {2**33 // 18} vertices"):
+                structure.topk(torch.zeros(shape), k)
+        assert structure.topk(torch.zeros(shape)[:0], 10**5).vertices.shape[:2] == (0, 10**5)
+
+
+@pytest.mark.parametrize("structure", [CATEGORICAL, BINARY, SUBSET, TREE, pb.Independent(BINARY)], ids=repr)
+@pytest.mark.parametrize("shape", [3, (2, -1), (1.5,), "3", torch.tensor([3])], ids=repr)
+def test_a_sample_shape_that_is_no_shape(structure, shape):
+    with pytest.raises(TypeError, match=r": sample_shape is .*; expected a sequence of integers ≥ 0"):
+        structure.sample(torch.zeros(2, 3, 3), shape)
+
+
 def test_an_alpha_below_one():
     with pytest.raises(ValueError, match=r"alpha.*expected numbers ≥ 1"):
         CATEGORICAL.entmax(torch.zeros(2, 3), torch.tensor([1.5, 0.5]))
@@ -139,6 +154,31 @@ def test_a_shift_that_changes_nothing_changes_nothing():
     scores = torch.randn(4, 5, dtype=torch.float64)
     oracle = pb.Oracle(CATEGORICAL.argmax)
     assert_close(oracle.sparsemap(scores + 1e6), CATEGORICAL.sparsemap(scores), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("offset", [2.0**20, 2.0**30, 2.0**40])
+def test_scores_that_every_vertex_has_in_common_cost_no_digits(offset):
+    """A constant for each word, or position, is in the score of every vertex once."""
+    random = torch.Generator().manual_seed(0)
+    mask = torch.rand(3, 6, 6, generator=random) < 0.8
+    mask[:, 0] = True
+    for structure, shape, common in (
+        (TREE, (3, 6, 6), (3, 1, 6)),
+        (pb.DependencyTree(torch.tensor([5, 2, 0]), mask, projective=True), (3, 6, 6), (3, 1, 6)),
+        (pb.Chain(torch.tensor([4, 2, 0])), (3, 4, 3, 3), (3, 4, 1, 1)),
+    ):
+        scores = (
+            torch.randn(shape, generator=random, dtype=torch.float64).mul(256).round() / 256
+        )  # so that sums are exact
+        far = scores + offset * torch.randint(-4, 5, common, generator=random)
+        z = structure.argmax(scores)
+        slopes = []
+        for given in (scores, far):
+            leaf = given.clone().requires_grad_()
+            slopes += torch.autograd.grad((structure.entropy(leaf) + structure.log_prob(leaf, z)).sum(), leaf)
+        assert_close(structure.entropy(far), structure.entropy(scores), atol=1e-13, rtol=1e-12)
+        assert_close(structure.log_prob(far, z), structure.log_prob(scores, z), atol=1e-13, rtol=1e-12)
+        assert_close(*slopes, atol=1e-12, rtol=1e-12)
 
 
 def test_shapes_that_do_not_fit_are_refused():

@@ -12,6 +12,7 @@ from pullback.operators._family import Choices, Family
 from pullback.operators._mixture import GAP_OF_POINT, MAX_ITERATIONS
 from pullback.operators._search import Found
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear
+from pullback.structures._checks import check_sample_shape
 
 
 class Slotted(KBest, Enumerable):
@@ -98,11 +99,11 @@ class Compiled(Slotted, LogLinear):
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
+        sample_shape = check_sample_shape(type(self).__name__, sample_shape)
         scores, lengths = self._prepare(scores)
         device = torch.device("cpu") if generator is None else generator.device
         seeds = torch.randint(2**63 - 1, lengths.shape, generator=generator, device=device)
-        count = torch.Size(sample_shape).numel()
-        drawn = self._operators.sample(scores.detach(), lengths, *self._numbers, seeds, count)
+        drawn = self._operators.sample(scores.detach(), lengths, *self._numbers, seeds, sample_shape.numel())
         return drawn.movedim(lengths.dim(), 0).reshape(*sample_shape, *scores.shape)
 
 

@@ -1,5 +1,6 @@
-"""How many vertices are written out before a structure refuses."""
+"""How much is written out before a structure refuses."""
 
+MOST_NUMBERS = 2**33  # in a list of the best vertices: 64 GB in double precision
 MOST_VERTICES = 2**22  # in a list of all
 MOST_IN_MIXTURE = 2**13  # in a mixture that combines those of several structures
 

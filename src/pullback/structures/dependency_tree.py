@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pullback.operators import tree_sparsemap, trees
 from pullback.operators._family import Family
+from pullback.structures._capabilities import relative_to_best
 from pullback.structures._compiled import Compiled
 from pullback.structures._limits import check_count
 
@@ -95,6 +96,9 @@ class DependencyTree(Compiled):
 
     def _are_trees(self, arcs: Tensor, lengths: Tensor) -> Tensor:
         return trees.heads(arcs, lengths, self.projective, self.single_root)[..., 0] == 0
+
+    def _without_offset(self, scores: Tensor) -> Tensor:
+        return relative_to_best(scores, -2)
 
     def _slots(self, event: Sequence[int]) -> Tensor:
         return torch.arange(event[-1]).expand(*event)
