@@ -20,7 +20,9 @@ def work(scores, *_):
 
 
 BY_VERTICES = choices("test_chain", *SIGNATURE, work=work, capacity="4 * n", structure="Sequences")
-IN_NO_ROOM = choices("test_cramped_chain", *SIGNATURE, work=work, capacity="1", structure="Sequences")
+IN_NO_ROOM = choices(  # and with a slot that is never used
+    "test_cramped_chain", *SIGNATURE, work=work, capacity="1", slots="n + 1", structure="Sequences"
+)
 BY_SEARCH = choices("test_searched_chain", *SIGNATURE, work=work, structure="Sequences")
 
 
