@@ -17,7 +17,8 @@ from pullback.structures._results import Mixture
 def list_combinations(name: str, blocks: Sequence[Tensor]) -> Tensor:
     """Vertices (mᵢ, partsᵢ) of each block, combined in every way: (Π mᵢ, Σ partsᵢ)."""
     total = math.prod(len(block) for block in blocks)
-    check_count(name, total, "  Sampling and `topk` need no list.")
+    what = f"{len(blocks)} blocks have {{}} combinations of vertices"
+    check_count(name, total, what, "  Sampling and `topk` need no list.")
     chosen = torch.tensor(list(itertools.product(*(range(len(block)) for block in blocks))), dtype=torch.long)
     return torch.cat([block[chosen[:, i]] for i, block in enumerate(blocks)], -1)
 

@@ -16,7 +16,7 @@ _ROUNDING = 1e-13  # per item; a subset with a smaller share is there by roundin
 def list_subsets(name: str, n: int, sizes: Sequence[int]) -> Tensor:
     """Every subset of n items that has one of the sizes, as zeros and ones: (subsets, n)."""
     total = sum(math.comb(n, size) for size in sizes)
-    check_count(name, total)
+    check_count(name, total, f"{n} items have {{}} vertices")
     every = torch.zeros(total, n)
     first = 0
     for size in sizes:
