@@ -106,5 +106,25 @@ def test_progress_is_a_bar_with_rich(capsys):
 
 
 @pytest.mark.parametrize("load", warming.WORKLOADS, ids=lambda load: f"{load.name} {load.kind} {load.calls[0]}")
-def test_a_workload_runs_forward_and_backward(load):
+def test_a_workload_runs_forward_and_backward(load, monkeypatch):
+    answers, pulled = {}, {}
+
+    def recorded(name, call):
+        def record(structure, scores):
+            answers[name] = answer = call(structure, scores)
+            if isinstance(answer, torch.Tensor) and answer.requires_grad:
+                answer.register_hook(lambda gradient: pulled.update({name: gradient}))
+            return answer
+
+        return record
+
+    monkeypatch.setattr(warming, "CALLS", {name: recorded(name, call) for name, call in warming.CALLS.items()})
     load.run(torch.float64)
+    assert tuple(answers) == load.calls
+    for answer in answers.values():
+        assert all(
+            torch.isfinite(tensor).all() for tensor in ([answer] if isinstance(answer, torch.Tensor) else answer)
+        )
+    differentiable = {"sparsemap", "support", "entmax", "log_partition", "marginals", "entropy"}
+    assert set(pulled) == differentiable & set(load.calls)
+    assert all(gradient.abs().sum() > 0 for gradient in pulled.values())

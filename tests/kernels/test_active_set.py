@@ -244,9 +244,11 @@ def dependent_projection(scores, bonus, vertices, capacity=4):
         if active and slope[best] - slope[active[0]] <= 1e-10:
             break
         if len(active) == len(weights):
-            factor = active_set.enlarged(factor, 2 * len(weights))
+            old = len(weights)
+            larger = np.empty((2 * old + 2, 2 * old))
+            larger[:old, :old], larger[-2:, :old] = factor[:old], factor[-2:]
+            factor, trial = larger, np.append(trial, trial)
             weights, kept = np.append(weights, weights), np.append(kept, kept)
-            trial = np.append(trial, trial)
         count = len(active)
         active.append(best)
         factor[count, : count + 1] = vertices[active] @ vertices[best]

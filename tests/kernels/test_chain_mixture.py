@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pullback.kernels import active_set, chain
+from pullback.kernels import chain
 from reference import chain as reference
+from reference.active_set import as_vertices
 
 
 def project(scores, lengths, tolerance=1e-12, max_iterations=10_000, start=None, capacity=200):
@@ -16,21 +17,19 @@ def project(scores, lengths, tolerance=1e-12, max_iterations=10_000, start=None,
     size, iterations = np.zeros((2, batch), int)
     gap = np.zeros(batch)
     outputs = point, parts, probabilities, size, gap, iterations
-    assert chain.mixture(scores, lengths, start, tolerance, max_iterations, *outputs, 0, batch) == -1
+    assert chain.mixture(scores, lengths, (), start, tolerance, max_iterations, *outputs, 0, batch) == -1
     return outputs
 
 
 def pull_back(scores, lengths, parts, size, gradient):
     product = np.full(scores.shape, 7.0, gradient.dtype)
-    assert chain.mixture_backward(scores, lengths, parts, size, gradient, product, 0, len(scores)) == -1
+    assert chain.mixture_backward(scores, lengths, (), parts, size, gradient, product, 0, len(scores)) == -1
     return product
 
 
 def dense(parts, size, shape):
     """The vertices that mix, as (batch, capacity, n, t, t) zeros and ones."""
-    vertices = np.full((*parts.shape[:2], np.prod(shape)), 7.0)
-    assert active_set.write_parts(parts, size, vertices, 0, len(parts)) == -1
-    return vertices.reshape(*parts.shape[:2], *shape)
+    return as_vertices(parts, size, np.prod(shape)).reshape(*parts.shape[:2], *shape)
 
 
 def magnitude(scores):
@@ -217,7 +216,7 @@ def test_an_instance_without_sequences_or_with_wrong_scores_or_length_is_named()
     for scores, lengths in ((forbidden, full), (nan, full), (infinite, full), (right, np.array([4, 5, 4]))):
         out = np.empty_like(scores), np.zeros((3, 9, 4), np.int32), np.zeros((3, 9))
         ends = np.zeros(3, int), np.zeros(3), np.zeros(3, int)
-        assert chain.mixture(scores, lengths, np.empty((3, 0, 4), np.int32), 1e-9, 99, *out, *ends, 0, 3) == 1
+        assert chain.mixture(scores, lengths, (), np.empty((3, 0, 4), np.int32), 1e-9, 99, *out, *ends, 0, 3) == 1
 
 
 def test_sequences_beyond_the_capacity_are_counted_but_not_written():
@@ -226,8 +225,8 @@ def test_sequences_beyond_the_capacity_are_counted_but_not_written():
     again, few, least, number, _, _ = project(scores, lengths, capacity=5)
     for got, want in ((again, point), (number, size), (few, parts[:, :5]), (least, probabilities[:, :5])):
         np.testing.assert_array_equal(got, want)
-    assert chain.mixture_backward(scores, lengths, few, number, scores, np.empty_like(scores), 0, 2) == 0
-    assert chain.mixture_backward(scores, lengths, parts, 0 * size, scores, np.empty_like(scores), 0, 2) == 0
+    assert chain.mixture_backward(scores, lengths, (), few, number, scores, np.empty_like(scores), 0, 2) == 0
+    assert chain.mixture_backward(scores, lengths, (), parts, 0 * size, scores, np.empty_like(scores), 0, 2) == 0
 
 
 def test_float32_scores_are_projected_in_double_precision():

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from pullback.kernels.active_set import mixture_over, write_parts
+from pullback.kernels.active_set import attempt_over, mixture_over
 from pullback.kernels.tools import inner
+from reference.active_set import as_vertices
 
 
 @inner
@@ -56,7 +57,9 @@ def best_tagging(rest, n, options, own, parts):
         choice[i] += 1
 
 
-mixture, mixture_backward, attempt = mixture_over(copy_transitions, load_tags, best_tagging, transitions_of)
+TAGGING = copy_transitions, load_tags, best_tagging, transitions_of
+mixture, mixture_backward = mixture_over(*TAGGING)
+attempt = attempt_over(*TAGGING)
 
 
 def taggings(n, tags, transitions):
@@ -88,8 +91,7 @@ def test_scores_beside_those_of_the_parts_are_part_of_the_objective(scale):
     scores, transitions = scale * rng.normal(size=(12, n, tags)), scale * rng.normal(size=(tags + 1, tags + 1))
     point, parts, probabilities, size, gap, _ = project(scores, transitions)
     every, worths = taggings(n, tags, transitions)
-    vertices = np.empty((12, 50, n * tags))
-    assert write_parts(parts, size, vertices, 0, 12) == -1
+    vertices = as_vertices(parts, size, n * tags)
     empty = False
     for b in range(12):
         p, z = probabilities[b, : size[b]], vertices[b, : size[b]]
@@ -140,12 +142,3 @@ def test_an_attempt_without_patience_leaves_what_four_rounds_do_not_solve():
     assert 5 < left.sum() < 35
     assert (point[left] == 7.0).all()
     np.testing.assert_allclose(point[~left], exact[~left], rtol=0, atol=1e-14)
-
-
-def test_parts_become_zeros_and_ones_up_to_the_size():
-    parts = np.array([[[0, 3, -1], [2, -1, 5], [1, 1, 1]], [[4, -1, -1], [0, 0, 0], [0, 0, 0]]], np.int32)
-    vertices = np.full((2, 3, 6), 7.0, np.float32)
-    assert write_parts(parts, np.array([2, 1]), vertices, 0, 2) == -1
-    expected = np.zeros((2, 3, 6))
-    expected[0, 0, [0, 3]] = expected[0, 1, [2, 5]] = expected[1, 0, 4] = 1.0
-    np.testing.assert_array_equal(vertices, expected)

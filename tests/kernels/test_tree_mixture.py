@@ -55,7 +55,7 @@ def project(
     count, iterations = np.full((2, len(scores)), 7)
     gap = np.full(len(scores), 7.0)
     end = folder(projective).mixture(
-        scores, lengths, single_root, start, tolerance, max_iterations,
+        scores, lengths, (single_root,), start, tolerance, max_iterations,
         point, parts, probabilities, count, gap, iterations, lo, len(scores) if hi is None else hi,
     )  # fmt: skip
     assert end == -1
@@ -65,7 +65,7 @@ def project(
 def pull_back(scores, lengths, projective, single_root, parts, count, gradient):
     product = np.full(scores.shape, 7.0, gradient.dtype)
     backward = folder(projective).mixture_backward
-    end = backward(scores, lengths, single_root, parts, count, gradient, product, 0, len(scores))
+    end = backward(scores, lengths, (single_root,), parts, count, gradient, product, 0, len(scores))
     assert end == -1
     return product
 
@@ -291,7 +291,7 @@ def test_an_instance_without_trees_or_with_nan_scores_is_named(projective, singl
         out = np.empty((3, 4, 4)), np.empty((3, 9, 4), np.int32), np.empty((3, 9))
         ends = np.empty(3, np.int64), np.empty(3), np.empty(3, np.int64)
         kernel = folder(projective).mixture
-        assert kernel(scores, lengths, single_root, no_trees(scores), 1e-9, 99, *out, *ends, 0, 3) == 1
+        assert kernel(scores, lengths, (single_root,), no_trees(scores), 1e-9, 99, *out, *ends, 0, 3) == 1
 
 
 def test_trees_beyond_the_capacity_are_counted_but_not_written():
@@ -302,9 +302,9 @@ def test_trees_beyond_the_capacity_are_counted_but_not_written():
     again, number, gap, iterations = np.empty_like(point), np.empty(2, np.int64), np.empty(2), np.empty(2, np.int64)
     report = number, gap, iterations
     start = no_trees(scores)
-    end = projective_trees.mixture(scores, lengths, False, start, 1e-12, 10_000, again, few, least, *report, 0, 2)
+    end = projective_trees.mixture(scores, lengths, (False,), start, 1e-12, 10_000, again, few, least, *report, 0, 2)
     assert end == -1
     for got, want in ((again, point), (number, count), (few, parts[:, :5]), (least, probabilities[:, :5])):
         np.testing.assert_array_equal(got, want)
     backward = projective_trees.mixture_backward
-    assert backward(scores, lengths, False, few, number, scores, np.empty_like(scores), 0, 2) == 0
+    assert backward(scores, lengths, (False,), few, number, scores, np.empty_like(scores), 0, 2) == 0

@@ -42,3 +42,12 @@ def sequences(n, tags):
 
 def cube(n):
     return np.array(list(itertools.product((0.0, 1.0), repeat=n)))
+
+
+def as_vertices(parts, size, total):
+    """The parts (batch, k, slots) of size[b] vertices as zeros and ones (batch, k, total); zero beyond."""
+    vertices = np.zeros((*parts.shape[:2], total))
+    for b, t, i in np.argwhere(parts >= 0):
+        if t < size[b]:
+            vertices[b, t, parts[b, t, i]] = 1.0
+    return vertices

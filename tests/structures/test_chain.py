@@ -66,7 +66,7 @@ def test_bad_input_is_named():
     for name in ("argmax", "sparsemap", "log_partition", "marginals", "sample", "support"):
         with pytest.raises(ValueError, match=r"lengths.*\[1\].*expected"):
             getattr(pb.Chain(torch.tensor([3, 4])), name)(torch.zeros(2, 3, 2, 2))
-    with pytest.raises(ValueError, match=r"Chain: lengths\[1\] is out of range; expected between 0 and 4"):
+    with pytest.raises(ValueError, match=r"Chain: lengths\[1\] is 5; expected between 0 and 4"):
         pb.Chain(torch.tensor([3, 5])).enumerate((2, 4, 2, 2))
     forbidden = torch.zeros(2, 3, 2, 2)
     forbidden[1, 2] = -torch.inf

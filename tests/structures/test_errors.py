@@ -29,8 +29,8 @@ def test_scores_of_a_wrong_type_or_rank(structure):
 
 @ITEMS
 def test_lengths_out_of_range_or_of_a_wrong_dtype_or_shape(kind):
-    for lengths in (torch.tensor([2, 4]), torch.tensor([-1, 2])):
-        with pytest.raises(ValueError, match=r"lengths\[[01]\] is out of range; expected between 0 and 3"):
+    for lengths, wrong in ((torch.tensor([2, 4]), r"\[1\] is 4"), (torch.tensor([-1, 2]), r"\[0\] is -1")):
+        with pytest.raises(ValueError, match=rf": lengths{wrong}; expected between 0 and 3\.$"):
             make(kind, lengths=lengths).sparsemap(torch.zeros(2, 3))
     with pytest.raises(TypeError, match=r"lengths have dtype torch\.float32; expected an integer dtype"):
         make(kind, lengths=torch.tensor([2.0, 1.0])).sparsemap(torch.zeros(2, 3))
@@ -72,7 +72,7 @@ def test_counts_that_no_subset_has():
 def test_trees_that_cannot_be():
     with pytest.raises(ValueError, match=r"parts of shape \(5, 6\); expected \(\.\.\., n \+ 1, n \+ 1\)"):
         TREE.argmax(torch.zeros(8, 5, 6))
-    with pytest.raises(ValueError, match=r"lengths of example \[1\] is 3; expected 0 to 2.*\(n \+ 1, n \+ 1\).*node 0"):
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 3; expected between 0 and 2.*\(n \+ 1, n \+ 1\).*node 0"):
         pb.DependencyTree(torch.tensor([2, 3])).argmax(torch.zeros(2, 3, 3))
     with pytest.raises(ValueError, match="k is 0"):
         TREE.topk(torch.zeros(3, 3), 0)
@@ -91,6 +91,21 @@ def test_one_instance_without_a_batch_is_named_as_such():
         CATEGORICAL.sparsemap(torch.full((3,), -torch.inf))
 
 
+def test_more_vertices_than_fit_in_memory():
+    for structure, shape in ((TREE, (2, 3, 3)), (CATEGORICAL, (2, 9)), (pb.Chain(), (2, 1, 3, 3))):
+        for k in (2**40, 10**30):
+            with pytest.raises(ValueError, match=rf"k is {k}; expected at most {2**33 // 18} vertices"):
+                structure.topk(torch.zeros(shape), k)
+        assert structure.topk(torch.zeros(shape)[:0], 10**5).vertices.shape[:2] == (0, 10**5)
+
+
+@pytest.mark.parametrize("structure", [CATEGORICAL, BINARY, SUBSET, TREE, pb.Independent(BINARY)], ids=repr)
+@pytest.mark.parametrize("shape", [3, (2, -1), (1.5,), "3", torch.tensor([3])], ids=repr)
+def test_a_sample_shape_that_is_no_shape(structure, shape):
+    with pytest.raises(TypeError, match=r": sample_shape is .*; expected a sequence of integers ≥ 0"):
+        structure.sample(torch.zeros(2, 3, 3), shape)
+
+
 def test_an_alpha_below_one():
     with pytest.raises(ValueError, match=r"alpha.*expected numbers ≥ 1"):
         CATEGORICAL.entmax(torch.zeros(2, 3), torch.tensor([1.5, 0.5]))
@@ -98,7 +113,7 @@ def test_an_alpha_below_one():
 
 def test_refusals_survive_compilation():
     trees = pb.DependencyTree(lengths=torch.tensor([7, 1]))
-    with pytest.raises(ValueError, match=r"lengths of example \[0\] is 7"):
+    with pytest.raises(ValueError, match=r"DependencyTree: lengths\[0\] is 7"):
         torch.compile(trees.argmax, fullgraph=True, backend="aot_eager")(torch.randn(2, 4, 4))
     for structure in (CATEGORICAL, BINARY, SUBSET, TREE):
         torch.compiler.reset()
@@ -141,6 +156,31 @@ def test_a_shift_that_changes_nothing_changes_nothing():
     assert_close(oracle.sparsemap(scores + 1e6), CATEGORICAL.sparsemap(scores), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("offset", [2.0**20, 2.0**30, 2.0**40])
+def test_scores_that_every_vertex_has_in_common_cost_no_digits(offset):
+    """A constant for each word, or position, is in the score of every vertex once."""
+    random = torch.Generator().manual_seed(0)
+    mask = torch.rand(3, 6, 6, generator=random) < 0.8
+    mask[:, 0] = True
+    for structure, shape, common in (
+        (TREE, (3, 6, 6), (3, 1, 6)),
+        (pb.DependencyTree(torch.tensor([5, 2, 0]), mask, projective=True), (3, 6, 6), (3, 1, 6)),
+        (pb.Chain(torch.tensor([4, 2, 0])), (3, 4, 3, 3), (3, 4, 1, 1)),
+    ):
+        scores = (
+            torch.randn(shape, generator=random, dtype=torch.float64).mul(256).round() / 256
+        )  # so that sums are exact
+        far = scores + offset * torch.randint(-4, 5, common, generator=random)
+        z = structure.argmax(scores)
+        slopes = []
+        for given in (scores, far):
+            leaf = given.clone().requires_grad_()
+            slopes += torch.autograd.grad((structure.entropy(leaf) + structure.log_prob(leaf, z)).sum(), leaf)
+        assert_close(structure.entropy(far), structure.entropy(scores), atol=1e-13, rtol=1e-12)
+        assert_close(structure.log_prob(far, z), structure.log_prob(scores, z), atol=1e-13, rtol=1e-12)
+        assert_close(*slopes, atol=1e-12, rtol=1e-12)
+
+
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"z has shape \(3, 1\)"):
         CATEGORICAL.log_prob(torch.randn(3, 4), torch.ones(3, 1))
@@ -155,19 +195,39 @@ def test_shapes_that_do_not_fit_are_refused():
 def test_lengths_are_checked_before_vertices_are_listed():
     for structure, shape in ((pb.Chain, (3, 4, 2, 2)), (pb.DependencyTree, (3, 5, 5))):
         for lengths in ([2**40, 1, 1], [5, 1, 1], [1, -1, 1]):
-            with pytest.raises(ValueError, match="is out of range; expected between 0 and 4"):
+            with pytest.raises(ValueError, match=r"lengths\[[01]\] is -?\d+; expected between 0 and 4"):
                 structure(torch.tensor(lengths)).enumerate(shape)
-            with pytest.raises(ValueError, match="is out of range; expected between 0 and 4"):
+            with pytest.raises(ValueError, match=r"lengths\[[01]\] is -?\d+; expected between 0 and 4"):
                 structure(torch.tensor(lengths)).restrict(torch.zeros(shape))
         with pytest.raises(TypeError, match="lengths are a list"):
             structure([1, 2, 3]).enumerate(shape)
+
+
+def message(call, *arguments):
+    with pytest.raises(ValueError, match="expected") as refused:
+        call(*arguments)
+    return str(refused.value)
+
+
+def test_a_length_out_of_range_is_refused_in_the_same_words_by_kernels_and_before_them():
+    for kind, shape in ((pb.Chain, (4, 2, 2)), (pb.DependencyTree, (5, 5))):
+        for lengths, batch in (
+            (torch.tensor([[1, 2], [-3, 9]]), (2, 2)),
+            (torch.tensor([5]), (3,)),
+            (torch.tensor(6), ()),
+        ):
+            structure, scores = kind(lengths), torch.zeros(*batch, *shape)
+            said = message(structure.argmax, scores)
+            place = {4: "[1, 0] is -3", 1: "[0] is 5"}.get(lengths.numel()) if batch else " is 6"
+            assert said.startswith(f"{kind.__name__}: lengths{place}; expected between 0 and 4.")
+            assert message(structure.restrict, scores) == said
 
 
 def test_operators_refuse_inputs_that_do_not_fit_their_signature():
     complete_registration()
     scores = torch.zeros(3, 4, 2, 2, dtype=torch.float64)
     for lengths in (torch.tensor([4, 4]), torch.tensor([1])):
-        with pytest.raises(ValueError, match=r"scores \(3, 4, 2, 2\), lengths \(\d,\) differ in the dimensions of the batch"):
+        with pytest.raises(ValueError, match=r"lengths \(\d,\) differ in the dimensions of the batch"):
             torch.ops.pullback.chain_argmax(scores, lengths)
     with pytest.raises(ValueError, match=r"scores has size 2 where others have t = 3"):
         torch.ops.pullback.chain_argmax(torch.zeros(3, 4, 2, 3), torch.tensor([4, 4, 4]))

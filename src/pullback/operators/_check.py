@@ -5,7 +5,7 @@ import torch
 import torch.fx.node
 from torch import Tensor
 
-from pullback.operators._kernel_operator import EXAMPLES
+from pullback.operators._kernel_operator import EXAMPLES, refuse_out_of_range
 from pullback.operators._register import register
 
 
@@ -21,5 +21,21 @@ check = register("check(Tensor ok, str message) -> Tensor", _check, lambda ok, m
 
 EXAMPLES["check"] = lambda: (torch.ones(3, dtype=torch.bool), "message")
 
-# What `check` returns is never read, and it has to stay in compiled graphs all the same.
+
+def _check_range(lengths: Tensor, most: int, structure: str, advice: str) -> Tensor:
+    refuse_out_of_range(structure, "lengths", lengths.flatten().numpy(), most, lengths.shape, advice)
+    return lengths.clone()
+
+
+check_range = register(
+    "check_range(Tensor lengths, int most, str structure, str advice) -> Tensor",
+    _check_range,
+    lambda lengths, *_: torch.empty_like(lengths),
+)
+"""Raises unless every length is between 0 and `most`, in the words that kernels have for it."""
+
+EXAMPLES["check_range"] = lambda: (torch.ones(3, dtype=torch.int64), 2, "Structure", "")
+
+# What they return is never read, and they have to stay in compiled graphs all the same.
 torch.fx.node.has_side_effect(torch.ops.pullback.check.default)
+torch.fx.node.has_side_effect(torch.ops.pullback.check_range.default)

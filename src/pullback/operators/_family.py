@@ -1,4 +1,4 @@
-"""The operators that most structures have, all of them from one line: argmax, sums, samples, k best, mixtures."""
+"""The operators that most structures have, all of them from one line: argmax, k best, mixtures, sums, samples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,23 +7,64 @@ from typing import Any
 from torch import Tensor
 
 from pullback.operators._kernel_operator import Work, kernel_operator, partition_operator
-from pullback.operators._mixture import mixture_operator
+from pullback.operators._mixture import mixture_operator, mixture_projection
 
 
 @dataclass(frozen=True)
-class Family:
-    """What can be computed over one structure.
+class Choices:
+    """What can be computed over a structure whose best vertex is known.
 
-    Every operator takes scores, lengths and the structure's own numbers, then what it needs besides: `sample` seeds and
-    their count, `topk` how many, `mixture` a start and limits.
+    Every operator takes scores, lengths and the structure's own numbers, then what it needs besides: `topk` how many,
+    `mixture` a start and limits.  `sparsemap` is None for a structure that has a better way than the active set.
     """
 
     argmax: Callable[..., Tensor]
+    topk: Callable[..., tuple[Tensor, Tensor]]
+    mixture: Callable[..., tuple[Tensor, ...]]
+    sparsemap: Callable[..., tuple[Tensor, ...]] | None
+
+
+@dataclass(frozen=True)
+class Family(Choices):
+    """What can be computed where also the sum over all vertices is known; `sample` takes seeds and their count."""
+
     log_partition: Callable[..., Tensor]
     partition: Callable[..., tuple[Tensor, ...]]
     sample: Callable[..., Tensor]
-    topk: Callable[..., tuple[Tensor, Tensor]]
-    mixture: Callable[..., tuple[Tensor, ...]]
+
+
+def choices(
+    name: str,
+    inputs: str,
+    parts: str,
+    kernels: Any,
+    *,
+    work: Work,
+    best: Work | None = None,
+    slots: str = "n",
+    capacity: str | None = None,
+    **options: Any,
+) -> Choices:
+    """The operators `name_argmax`, `name_topk`, `name_mixture`, `name_sparsemap`, from kernels that bear these names.
+
+    inputs: what they all take, `scores[n, t, t], lengths[] <= n`.  parts: the shape of a vertex, `n, t, t`; slots: how
+    many parts it has at most.  capacity: how many vertices SparseMAP keeps for its derivative, `8 * n`; there is no
+    such operator if not said.  work: of each of the best vertices; best: of the argmax, if that takes less.
+    """
+    mixing: dict[str, Any] = {"parts": parts, "slots": slots, "work": lambda *arrays: 20 * work(*arrays), **options}
+    return Choices(
+        argmax=kernel_operator(
+            f"{name}_argmax({inputs}) -> vertex[{parts}]", kernels.argmax, work=best or work, **options
+        ),
+        topk=kernel_operator(
+            f"{name}_topk({inputs}, int k) -> vertices[k, {parts}], size[]: int64",
+            kernels.topk,
+            work=lambda *arrays: work(*arrays) * (1 + arrays[-2].shape[1]),
+            **options,
+        ),
+        mixture=mixture_operator(name, inputs, kernels.mixture, **mixing),
+        sparsemap=mixture_projection(name, inputs, kernels, capacity=capacity, **mixing) if capacity else None,
+    )
 
 
 def family(
@@ -34,19 +75,18 @@ def family(
     *,
     work: Work,
     best: Work | None = None,
+    slots: str = "n",
+    capacity: str | None = None,
     keeps: str | None = None,
     **options: Any,
 ) -> Family:
-    """The operators `name_argmax`, `name_partition`, …, from kernels that bear these names.
+    """All that `choices` makes, and `name_log_partition`, `name_partition`, `name_sample`.
 
-    inputs: what they all take, `scores[n, t, t], lengths[] <= n`.  parts: the shape of a vertex, `n, t, t`; its slots
-    are counted by n.  work: of the sums; best: of the argmax, if that takes less.  keeps: what the Hessian is computed
-    from, the inputs if not said.
+    work: of the sums too.  keeps: what the Hessian is computed from, the inputs if not said.
     """
+    chosen = choices(name, inputs, parts, kernels, work=work, best=best, slots=slots, capacity=capacity, **options)
     return Family(
-        argmax=kernel_operator(
-            f"{name}_argmax({inputs}) -> vertex[{parts}]", kernels.argmax, work=best or work, **options
-        ),
+        **vars(chosen),
         log_partition=kernel_operator(
             f"{name}_log_partition({inputs}) -> value[]", kernels.log_partition, work=work, **options
         ),
@@ -63,14 +103,5 @@ def family(
             kernels.sample,
             work=lambda *arrays: work(*arrays) + 2.0 * arrays[-1][:1].size,
             **options,
-        ),
-        topk=kernel_operator(
-            f"{name}_topk({inputs}, int k) -> vertices[k, {parts}], size[]: int64",
-            kernels.topk,
-            work=lambda *arrays: work(*arrays) * (1 + arrays[-2].shape[1]),
-            **options,
-        ),
-        mixture=mixture_operator(
-            f"{name}_mixture({inputs}", kernels.mixture, parts=parts, work=lambda *arrays: 20 * work(*arrays), **options
         ),
     )

@@ -37,6 +37,7 @@ def kernel_operator(
     *,
     work: Work = lambda *arrays: 0.0,
     refusal: Refusal = lambda example, *arrays: f"the kernel refused {example}.",
+    structure: str = "",
     out_of_range: str = "",
     example: dict[str, Any] | None = None,
     save: Callable[..., None] | None = None,
@@ -44,12 +45,13 @@ def kernel_operator(
 ) -> Callable[..., Any]:
     """The operator of a signature, computed by `kernel`.
 
-    `refusal` says what is wrong with an instance that the kernel could not solve, `out_of_range` what to do where a
-    bounded input is too large.  `example` fills the inputs of the operator's example that 1 does not suit.  `save` and
-    `backward` are those of `torch.library.register_autograd`.
+    `refusal` says what is wrong with an instance that the kernel could not solve; where a bounded input is out of
+    range, `structure` says whose input it is, and `out_of_range` what to do.  `example` fills the inputs of the
+    operator's example that 1 does not suit.  `save` and `backward` are those of `torch.library.register_autograd`.
     """
     signature = parse(signature) if isinstance(signature, str) else signature
-    compute, allocate = _computation(signature, kernel, work, refusal, out_of_range), signature.allocate
+    compute = _computation(signature, kernel, work, refusal, structure or signature.name, out_of_range)
+    allocate = signature.allocate
     first = len(signature.outputs) == 1
 
     def one_example() -> tuple[Any, ...]:
@@ -67,7 +69,7 @@ def kernel_operator(
 
 
 def _computation(
-    signature: Signature, kernel: Kernel, work: Work, refusal: Refusal, out_of_range: str
+    signature: Signature, kernel: Kernel, work: Work, refusal: Refusal, structure: str, out_of_range: str
 ) -> Callable[..., Any]:
     """What runs at every call; all that can be known from the signature is looked up here, once."""
     inputs, allocate, bounds = signature.inputs, signature.allocate, signature.bounds
@@ -90,7 +92,7 @@ def _computation(
             if arrays[i] is None:
                 arrays[i] = _throughout(bound(*arguments), batch)
             else:
-                _check_bound(inputs[i].name, arrays[i], bound(*arguments), batch_shape, out_of_range)
+                refuse_out_of_range(structure, inputs[i].name, arrays[i], bound(*arguments), batch_shape, out_of_range)
         report = over_batch(kernel, arrays, batch=batch, work=batch * work(*arrays)) if batch else -1
         if report != -1:
             _fail(report, refusal, arrays, batch_shape)
@@ -105,12 +107,16 @@ def _throughout(number: int, batch: int) -> NDArray[np.int64]:
     return np.full(batch, number)
 
 
-def _check_bound(name: str, given: NDArray[Any], most: int, batch_shape: Sequence[int], advice: str) -> None:
+def refuse_out_of_range(
+    structure: str, name: str, given: NDArray[Any], most: int, batch_shape: Sequence[int], advice: str
+) -> None:
+    """Raises unless the whole numbers that a structure was given, one per instance, are between 0 and `most`."""
     numbers = given.tolist()  # for the few there are, quicker than NumPy's reductions
     if numbers and (max(numbers) > most or min(numbers) < 0):
         index = next(i for i, number in enumerate(numbers) if not 0 <= number <= most)
+        place = [int(i) for i in np.unravel_index(index, tuple(batch_shape))] if batch_shape else ""
         raise ValueError(
-            f"{name} of {name_example(index, batch_shape)} is {given[index]}; expected 0 to {most}.{advice}"
+            f"{structure}: {name}{place} is {given[index]}; expected between 0 and {most}.  {advice}".rstrip()
         )
 
 

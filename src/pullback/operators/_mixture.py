@@ -1,13 +1,19 @@
-"""SparseMAP by the compiled active set: which vertices mix, for structures whose vertices take one part per slot."""
+"""SparseMAP by the compiled active set, for structures whose vertices take one part per slot.
 
-from collections.abc import Callable
+`mixture_operator` tells which vertices mix, `mixture_projection` gives the point with its derivative.  A vertex is a
+list of flat part indices, one for each slot, −1 where a slot is not used.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pullback.operators._kernel_operator import kernel_operator
+from pullback.operators._convergence import warn_of_gap
+from pullback.operators._kernel_operator import Work, kernel_operator, projection_operator
+from pullback.operators._signature import parse
 from pullback.operators._threads import Kernel
 
 Array = NDArray[Any]
@@ -17,19 +23,21 @@ GAP_OF_DERIVATIVE = 1e-12  # a derivative needs the vertices that the last round
 MAX_ITERATIONS = 10_000
 
 
-def mixture_operator(
-    inputs: str, kernel: Kernel, *, parts: str, slots: str = "n", **options: Any
-) -> Callable[..., tuple[Tensor, ...]]:
-    """The nearest mixture of vertices to scores, and how it was found.
+# ---- the vertices that mix
 
-    A vertex is a list of flat part indices, one for each slot, −1 where a slot is not used.  Takes the `inputs` of the
-    structure's other operators, `name(scores[…], lengths[], …`; vertices to start with (rows of −1 are ignored); the
-    largest gap and number of rounds, and how many vertices may be written.  Gives the point; the vertices with their
-    probabilities and their number, which counts also those that were not written; the gap, the number of rounds, and
-    whether the gap is as small as rounding allows.
+
+def mixture_operator(
+    name: str, inputs: str, kernel: Kernel, *, parts: str, slots: str = "n", **options: Any
+) -> Callable[..., tuple[Tensor, ...]]:
+    """The nearest mixture of vertices to scores, and how it was found: `name_mixture`.
+
+    Takes the `inputs` of the structure's other operators, `scores[…], lengths[], …`; vertices to start with (rows of
+    −1 are ignored); the largest gap and number of rounds, and how many vertices may be written.  Gives the point; the
+    vertices with their probabilities and their number, which counts also those that were not written; the gap, the
+    number of rounds, and whether the gap is as small as rounding allows.
     """
     return kernel_operator(
-        f"{inputs}, start[k, {slots}]: int32, float tolerance, int max_iterations, int capacity) "
+        f"{name}_mixture({inputs}, start[k, {slots}]: int32, float tolerance, int max_iterations, int capacity) "
         f"-> point[{parts}], parts[capacity, {slots}]: int32, "
         "probabilities[capacity], size[]: int64, gap[]: float64, iterations[]: int64, converged[]: bool",
         mixture(kernel),
@@ -39,14 +47,17 @@ def mixture_operator(
 
 
 def mixture(kernel: Kernel) -> Kernel:
-    """The kernel of a `mixture_operator`, from one that neither clears its outputs nor judges the gap."""
+    """The kernel of a `mixture_operator`, from one that neither clears its outputs nor judges the gap.
+
+    That one takes the structure's own numbers as a tuple.
+    """
 
     def run(scores: Array, lengths: Array, *rest: Any) -> int:
         *numbers, start, tolerance, rounds, _, point, parts, probabilities, size, gap, iterations, converged = rest[:-2]
         lo, hi = rest[-2:]
         parts[lo:hi], probabilities[lo:hi], gap[lo:hi] = 0, 0, 0
         found = (point, parts, probabilities, size, gap, iterations)
-        report = kernel(scores, lengths, *numbers, start, tolerance, rounds, *found, lo, hi)
+        report = kernel(scores, lengths, tuple(numbers), start, tolerance, rounds, *found, lo, hi)
         if report == -1:
             converged[lo:hi] = _are_certified(scores[lo:hi], parts[lo:hi], size[lo:hi], gap[lo:hi])
         return report
@@ -58,7 +69,80 @@ def _are_certified(scores: Array, parts: Array, size: Array, gap: Array) -> Arra
     """Whether gaps are as small as rounding allows, given how far apart the scores are that compete for a slot."""
     certified: Array = gap <= 1e-9
     for b in np.flatnonzero(~certified):
-        used = scores[b].reshape(-1)[parts[b, : size[b]]].astype(np.float64)
+        mixed = parts[b, : size[b]]
+        used = np.where(mixed >= 0, scores[b].reshape(-1)[mixed], 0).astype(np.float64)
         spread = (used.max(0) - used).max(initial=0.0)
         certified[b] = gap[b] <= 1e-9 + 1e-14 * parts.shape[2] * spread
     return certified
+
+
+# ---- the point, with its derivative
+
+
+def mixture_projection(
+    name: str,
+    inputs: str,
+    kernels: Any,
+    *,
+    parts: str,
+    capacity: str,
+    slots: str = "n",
+    work: Work,
+    structure: str = "",
+    **options: Any,
+) -> Callable[..., tuple[Tensor, ...]]:
+    """The nearest mixture of vertices to scores, with those vertices kept for its derivative: `name_sparsemap`.
+
+    Takes the `inputs` of the structure's other operators; gives the point, the vertices and their number.  capacity:
+    how many vertices there is room for, computed from the sizes of the inputs.  Where more mix, which should be rare,
+    the derivative searches again.
+    """
+
+    def project(scores: Array, lengths: Array, *rest: Any) -> int:
+        *numbers, point, parts, size, lo, hi = rest
+        gap, converged, report = nearest(kernels.mixture, scores, lengths, numbers, point, parts, size, lo, hi)
+        if not converged[lo:hi].all():
+            warn_of_gap(f"SparseMAP over {structure or name} stopped at a gap of {gap[lo:hi].max():.1e}.")
+        return report
+
+    def differentiate(scores: Array, lengths: Array, *rest: Any) -> int:
+        *numbers, parts, size, gradient, product, lo, hi = rest
+        most, report = int(size[lo:hi].max(initial=0)), -1
+        if most > parts.shape[1]:
+            parts, point = np.empty((len(scores), most, parts.shape[2]), np.int32), np.empty_like(scores)
+            report = project(scores, lengths, *numbers, point, parts, size, lo, hi)
+        if report == -1:
+            report = kernels.mixture_backward(scores, lengths, tuple(numbers), parts, size, gradient, product, lo, hi)
+        return report
+
+    signature = f"{name}_sparsemap({inputs}) -> point[{parts}], parts[{capacity}, {slots}]: int32, size[]: int64"
+    return projection_operator(
+        signature,
+        project,
+        jacobian=differentiate,
+        keeps=" ".join([*(argument.name for argument in parse(signature).inputs), "parts", "size"]),
+        work=work,
+        structure=structure,
+        **options,
+    )
+
+
+def nearest(
+    kernel: Kernel,
+    scores: Array,
+    lengths: Array,
+    numbers: Sequence[Any],
+    point: Array,
+    parts: Array,
+    size: Array,
+    lo: int,
+    hi: int,
+) -> tuple[Array, Array, int]:
+    """Runs the active-set method without a start: (gaps, whether they are as small as rounding allows, report)."""
+    batch, most, slots = parts.shape
+    start, probabilities = np.empty((batch, 0, slots), np.int32), np.empty((batch, most), scores.dtype)
+    gap, iterations, converged = np.empty(batch), np.empty(batch, np.int64), np.ones(batch, np.bool_)
+    limits = (GAP_OF_DERIVATIVE, MAX_ITERATIONS, most)
+    found = (point, parts, probabilities, size, gap, iterations, converged)
+    report = mixture(kernel)(scores, lengths, *numbers, start, *limits, *found, lo, hi)
+    return gap, converged, report

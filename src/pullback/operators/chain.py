@@ -16,7 +16,7 @@ def _refusal(example: str, scores: Any, lengths: Any, *_: Any) -> str:
     return f"Chain: {example} has no sequence of tags whose scores are all above -inf within its mask."
 
 
-_OPTIONS: dict[str, Any] = {"work": lambda scores, *_: float(scores[0].size), "refusal": _refusal}
+_OPTIONS: dict[str, Any] = {"work": lambda scores, *_: float(scores[0].size), "refusal": _refusal, "structure": "Chain"}
 
 sequences = family(
     "chain", "scores[n, t, t], lengths[] <= n", "n, t, t", kernels.chain, keeps="marginals lengths", **_OPTIONS

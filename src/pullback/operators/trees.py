@@ -13,6 +13,7 @@ from pullback.operators._family import family
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 
 Array = NDArray[Any]
+ROOM = "Scores are (n + 1, n + 1) for n words: node 0 is the root."
 INPUTS = "scores[n, n], lengths[] <= n - 1, bool single_root"
 
 
@@ -27,7 +28,8 @@ def refusal(example: str, scores: Array, lengths: Any, *_: Any) -> str:
 
 OPTIONS: dict[str, Any] = {
     "refusal": refusal,
-    "out_of_range": "  DependencyTree takes scores (n + 1, n + 1) for n words: node 0 is the root.",
+    "structure": "DependencyTree",
+    "out_of_range": ROOM,
 }
 
 
@@ -54,8 +56,9 @@ class _WithArcs:
 
     def __init__(self, folder: Any) -> None:
         self.folder = folder
-        self.log_partition, self.partition, self.mixture = folder.log_partition, folder.partition, folder.mixture
+        self.log_partition, self.partition = folder.log_partition, folder.partition
         self.hessian_product = folder.hessian_product
+        self.mixture, self.mixture_backward = folder.mixture, folder.mixture_backward
 
     def argmax(self, scores: Array, lengths: Array, single_root: bool, arcs: Array, lo: int, hi: int) -> int:
         heads = np.empty(scores.shape[:2], np.int64)
@@ -82,7 +85,13 @@ trees = family(
     "tree", INPUTS, "n, n", _WithArcs(kernels.trees), work=_cubic, best=lambda *arrays: 4 * _square(*arrays), **OPTIONS
 )
 projective_trees = family(
-    "projective_tree", INPUTS, "n, n", _WithArcs(kernels.projective_trees), work=_cubic, **OPTIONS
+    "projective_tree",
+    INPUTS,
+    "n, n",
+    _WithArcs(kernels.projective_trees),
+    work=_cubic,
+    capacity="(n - 1) * (n - 2) + 1 if n < 80 else 64 * n",
+    **OPTIONS,
 )
 
 linearized_partition = partition_operator(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pullback.operators._check import check
+from pullback.structures._limits import MOST_NUMBERS
 from pullback.structures._maximum_entropy import maximum_entropy
 from pullback.structures._results import Enumeration, TopK
 from pullback.structures._structure import Structure
@@ -42,9 +43,16 @@ class LogLinear(Structure):
     def entropy(self, scores: Tensor) -> Tensor:
         """−Σ p(z) log p(z) = log_partition(s) − ⟨s, marginals(s)⟩; one number per example."""
         scores = self.restrict(scores)
-        exact = scores.double()
+        exact = self._without_offset(scores.double())
         entropy = self.log_partition(exact) - self.inner(exact, self.marginals(exact))
         return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
+
+    def _without_offset(self, scores: Tensor) -> Tensor:
+        """Restricted scores less what all vertices have in common, which changes no probability and saves digits.
+
+        `relative_to_best` where every vertex takes one part of each group; the scores as they are, if not said.
+        """
+        return scores
 
     def log_prob(self, scores: Tensor, z: Tensor) -> Tensor:
         """⟨s, z⟩ − log_partition(s); −∞ where `z` is not a vertex.  `z` may have further leading dimensions."""
@@ -54,7 +62,7 @@ class LogLinear(Structure):
                 f"{type(self).__name__}: z has shape {tuple(z.shape)}; expected (..., {str(tuple(event))[1:]}."
             )
         scores = self.restrict(scores)
-        exact = scores.double()
+        exact = self._without_offset(scores.double())
         value = self.inner(exact, z) - self.log_partition(exact)
         value = value - value.detach().clamp_min(0)  # a difference of sums may round above 0
         return value.masked_fill(~self.contains(z), -torch.inf).to(scores.dtype)
@@ -80,6 +88,12 @@ class LogLinear(Structure):
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Independent vertices drawn from p: (*sample_shape, *batch, *event).  Exact; never requires grad."""
+
+
+def relative_to_best(scores: Tensor, dims: int | tuple[int, ...]) -> Tensor:
+    """`scores` less the largest along `dims`, as a constant; where all are −∞ they stay so."""
+    best = scores.detach().amax(dims, keepdim=True)
+    return scores - best.masked_fill(best == -torch.inf, 0)
 
 
 class Enumerable(Structure):
@@ -111,6 +125,12 @@ class KBest(Structure):
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise ValueError(f"{type(self).__name__}: k is {k!r}; expected an integer ≥ 1.")
         scores = self._checked(scores)
+        if k * scores.numel() > MOST_NUMBERS:
+            most = MOST_NUMBERS // scores.numel()
+            raise ValueError(
+                f"{type(self).__name__}: k is {k}; expected at most {most} vertices for scores of shape "
+                f"{tuple(scores.shape)}."
+            )
         vertices, size = self._best(scores.detach(), k)
         used = scores.unsqueeze(-1 - self.event_dims).masked_fill(vertices == 0, 0)
         values = (used * vertices).flatten(-self.event_dims).sum(-1)

@@ -1,5 +1,7 @@
 """What users may give to a structure beside scores: lengths, masks, counts; and the errors where they do not fit."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -41,6 +43,16 @@ def check_scores(name: str, scores: Tensor, event_dims: int) -> None:
         raise ValueError(f"{name}: scores have shape {tuple(scores.shape)}; expected at least one part.")
 
 
+def check_sample_shape(name: str, sample_shape: Sequence[int]) -> torch.Size:
+    """The shape of a batch of samples is a sequence of counts, as in `torch.distributions`."""
+    sizes = sample_shape if isinstance(sample_shape, Sequence) else None
+    if sizes is None or not all(isinstance(size, (int, torch.SymInt)) and size >= 0 for size in sizes):
+        raise TypeError(
+            f"{name}: sample_shape is {sample_shape!r}; expected a sequence of integers ≥ 0: (100,) for 100 samples."
+        )
+    return torch.Size(sizes)
+
+
 def broadcasts(shape: torch.Size, to: torch.Size) -> bool:
     """Whether a tensor of one shape can be expanded to another."""
-    return shape == to or len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to)))
+    return shape == to or (len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to))))

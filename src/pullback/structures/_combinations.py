@@ -10,20 +10,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pullback.structures._limits import MOST_IN_MIXTURE, check_count
 from pullback.structures._results import Mixture
-
-_MOST_VERTICES = 2**20
-_MOST_IN_MIXTURE = 2**13
 
 
 def list_combinations(name: str, blocks: Sequence[Tensor]) -> Tensor:
     """Vertices (mᵢ, partsᵢ) of each block, combined in every way: (Π mᵢ, Σ partsᵢ)."""
     total = math.prod(len(block) for block in blocks)
-    if total > _MOST_VERTICES:
-        raise ValueError(
-            f"{name}: {len(blocks)} blocks have {total} combinations of vertices; expected at most {_MOST_VERTICES} "
-            "to list.  Sampling and `topk` need no list."
-        )
+    what = f"{len(blocks)} blocks have {{}} combinations of vertices"
+    check_count(name, total, what, "  Sampling and `topk` need no list.")
     chosen = torch.tensor(list(itertools.product(*(range(len(block)) for block in blocks))), dtype=torch.long)
     return torch.cat([block[chosen[:, i]] for i, block in enumerate(blocks)], -1)
 
@@ -38,9 +33,9 @@ def combine_mixtures(name: str, blocks: Sequence[Mixture]) -> Mixture:
         probabilities = (every.probabilities.unsqueeze(-1) * block.probabilities.unsqueeze(-2)).flatten(-2)
         size = every.size * block.size
         most = int(size.max()) if size.numel() else 0
-        if most > _MOST_IN_MIXTURE:
+        if most > MOST_IN_MIXTURE:
             raise ValueError(
-                f"{name}: {most} or more combinations of vertices mix; expected at most {_MOST_IN_MIXTURE}.  "
+                f"{name}: {most} or more combinations of vertices mix; expected at most {MOST_IN_MIXTURE}.  "
                 "`topk` lists the best combinations, and `sparsemap` gives the point without them."
             )
         order = torch.sort((probabilities.detach() == 0).to(torch.uint8), dim=-1, stable=True).indices[..., :most]

@@ -8,24 +8,23 @@ import torch
 from torch import Tensor
 
 from pullback.operators._convergence import warn_of_gap
-from pullback.operators._family import Family
+from pullback.operators._family import Choices, Family
 from pullback.operators._mixture import GAP_OF_POINT, MAX_ITERATIONS
-from pullback.operators.active_set import Found
+from pullback.operators._search import Found
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear
+from pullback.structures._checks import check_sample_shape
 
-_MOST_VERTICES = 2**22
 
+class Slotted(KBest, Enumerable):
+    """A structure whose vertices take one part for each of several slots, with kernels for the best of them.
 
-class Compiled(LogLinear, KBest, Enumerable):
-    """A structure with a kernel for each operation.
-
-    A vertex takes one part for each of several slots: a head for every word, a pair of tags for every position.  So one
-    active set serves all of them for supports and warm starts.
+    A tree has a head for every word, a chain a pair of tags for every position.  So one active set serves all of them,
+    for SparseMAP, supports and warm starts.
     """
 
     @property
     @abstractmethod
-    def _operators(self) -> Family:
+    def _operators(self) -> Choices:
         """The kernels, as PyTorch knows them."""
 
     @property
@@ -41,31 +40,14 @@ class Compiled(LogLinear, KBest, Enumerable):
     def _list(self, length: int, event: Sequence[int]) -> Tensor:
         """Every vertex of this length, padded: (m, *event)."""
 
-    # ---- inference
-
     def argmax(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
         return self._operators.argmax(scores.detach(), lengths, *self._numbers)
 
-    def log_partition(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        if torch.is_grad_enabled() and scores.requires_grad:
-            return self._operators.partition(scores, lengths, *self._numbers)[0]
-        return self._operators.log_partition(scores, lengths, *self._numbers)
-
-    def marginals(self, scores: Tensor) -> Tensor:
-        return self._operators.partition(*self._prepare(scores), *self._numbers)[1]
-
-    def sample(
-        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
-    ) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        device = torch.device("cpu") if generator is None else generator.device
-        batch = self.batch_shape(scores)
-        seeds = torch.randint(2**63 - 1, batch, generator=generator, device=device)
-        count = torch.Size(sample_shape).numel()
-        drawn = self._operators.sample(scores.detach(), lengths, *self._numbers, seeds, count)
-        return drawn.movedim(len(batch), 0).reshape(*sample_shape, *scores.shape)
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        if self._operators.sparsemap is None:
+            return super().sparsemap(scores)
+        return self._operators.sparsemap(*self._prepare(scores), *self._numbers)[0]
 
     def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return self._operators.topk(*self._prepare(scores), *self._numbers, k)
@@ -75,8 +57,6 @@ class Compiled(LogLinear, KBest, Enumerable):
             self._check_facts(torch.Size((*getattr(self.lengths, "shape", ()), *event)))
         lengths = [self.longest(event)] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
         return torch.cat([self._list(length, event) for length in lengths])
-
-    # ---- which vertices mix
 
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
         if spanning:
@@ -100,10 +80,32 @@ class Compiled(LogLinear, KBest, Enumerable):
         return Found(vertices, probabilities[..., :most], size, gap, iterations + 1, converged)
 
 
-def check_count(name: str, count: int) -> None:
-    """Refuses to list more vertices than one would want to."""
-    if count > _MOST_VERTICES:
-        raise ValueError(f"{name}: there are {count} vertices; expected at most {_MOST_VERTICES} to list.")
+class Compiled(Slotted, LogLinear):
+    """A structure with a kernel for each operation, the sums over all vertices included."""
+
+    @property
+    @abstractmethod
+    def _operators(self) -> Family: ...
+
+    def log_partition(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        if torch.is_grad_enabled() and scores.requires_grad:
+            return self._operators.partition(scores, lengths, *self._numbers)[0]
+        return self._operators.log_partition(scores, lengths, *self._numbers)
+
+    def marginals(self, scores: Tensor) -> Tensor:
+        return self._operators.partition(*self._prepare(scores), *self._numbers)[1]
+
+    def sample(
+        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        sample_shape = check_sample_shape(type(self).__name__, sample_shape)
+        scores, lengths = self._prepare(scores)
+        device = torch.device("cpu") if generator is None else generator.device
+        batch = self.batch_shape(scores)
+        seeds = torch.randint(2**63 - 1, batch, generator=generator, device=device)
+        drawn = self._operators.sample(scores.detach(), lengths, *self._numbers, seeds, sample_shape.numel())
+        return drawn.movedim(len(batch), 0).reshape(*sample_shape, *scores.shape)
 
 
 def _no_vertices(scores: Tensor, event_dims: int, slots: Tensor) -> Tensor:

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pullback.structures._limits import check_count
 from pullback.structures._results import Mixture
 
 _ROUNDING = 1e-13  # per item; a subset with a smaller share is there by rounding alone
-_MOST = 2**24
 
 
 def list_subsets(name: str, n: int, sizes: Sequence[int]) -> Tensor:
     """Every subset of n items that has one of the sizes, as zeros and ones: (subsets, n)."""
     total = sum(math.comb(n, size) for size in sizes)
-    if total > _MOST:
-        raise ValueError(f"{name}: {n} items have {total} vertices; expected at most {_MOST} to list.")
+    check_count(name, total, f"{n} items have {{}} vertices")
     every = torch.zeros(total, n)
     first = 0
     for size in sizes:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pullback.operators import active_set
-from pullback.operators._check import check
+from pullback.operators._check import check_range
 from pullback.operators._register import is_plain_eager
-from pullback.operators.active_set import Found, check_start
+from pullback.operators._search import Found, check_start
 from pullback.structures._checks import check_lengths, check_mask, check_scores
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._searches import search_of
@@ -49,6 +49,9 @@ class Structure(ABC):
 
     mask: Tensor | None = None
     """Which parts are allowed, where not all are."""
+
+    room: ClassVar[str] = ""
+    """A sentence about `longest`, for the error where a length is above it."""
 
     def longest(self, event: Sequence[int]) -> int:
         """The largest length that parts of this shape have room for."""
@@ -161,7 +164,7 @@ class Structure(ABC):
     # ---- for members
 
     def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Scores as kernels read them, with −∞ where the mask forbids, and one length per example, where they differ."""
+        """Scores as kernels read them, with −∞ where the mask forbids, and the lengths of the examples if given."""
         scores = self._checked(scores)
         if self.mask is not None:
             check_mask(type(self).__name__, self.mask, scores.shape)
@@ -188,15 +191,9 @@ class Structure(ABC):
         if self.mask is not None:
             check_mask(type(self).__name__, self.mask, shape)
         if self.lengths is not None:
-            check_lengths(type(self).__name__, self.lengths, self._split(shape)[0])
-            self._check_range(shape)
-
-    def _check_range(self, shape: torch.Size) -> None:
-        """Raises where a length is negative or larger than there is room for."""
-        if self.lengths is not None:
-            name, most = type(self).__name__, self.longest(self._split(shape)[1])
-            inside = (self.lengths >= 0) & (self.lengths <= most)
-            check(inside, f"{name}: lengths{{example}} is out of range; expected between 0 and {most}.")
+            name, (batch, event) = type(self).__name__, self._split(shape)
+            check_lengths(name, self.lengths, batch)
+            check_range(self.lengths.expand(batch), self.longest(event), name, self.room)
 
     def _with_mask(self, inside: Tensor | None, device: torch.device | None) -> Tensor | None:
         if self.mask is None:

@@ -9,6 +9,7 @@ from torch.nn.functional import logsigmoid, softplus
 
 from pullback.operators._check import check
 from pullback.structures._capabilities import Enumerable, LogLinear
+from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import directly
@@ -76,6 +77,7 @@ class Binary(LogLinear, Enumerable):
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
+        sample_shape = check_sample_shape("Binary", sample_shape)
         p = self.marginals(scores).detach()
         device = torch.device("cpu") if generator is None else generator.device
         uniforms = torch.rand(*sample_shape, *p.shape, generator=generator, dtype=torch.float64, device=device)

@@ -9,7 +9,7 @@ from torch import Tensor
 from pullback.operators import simplex
 from pullback.operators._check import check
 from pullback.structures._capabilities import Enumerable, KBest, Simplex
-from pullback.structures._checks import broadcasts
+from pullback.structures._checks import broadcasts, check_sample_shape
 from pullback.structures._items import are_subsets
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import directly
@@ -117,6 +117,7 @@ class Categorical(Simplex, KBest, Enumerable):
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
+        sample_shape = check_sample_shape("Categorical", sample_shape)
         scores = self.restrict(scores).detach()
         device = torch.device("cpu") if generator is None else generator.device
         uniforms = torch.rand(*sample_shape, *scores.shape, generator=generator, dtype=torch.float64, device=device)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from pullback.operators import chain
 from pullback.operators._family import Family
-from pullback.structures._compiled import Compiled, check_count
+from pullback.structures._capabilities import relative_to_best
+from pullback.structures._compiled import Compiled
+from pullback.structures._limits import check_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,9 @@ class Chain(Compiled):
         pairs = (positions[:, None, None] > 0) | (tags[:, None] == 0)
         inside = super().allowed(shape, device)
         return pairs if inside is None else pairs & inside
+
+    def _without_offset(self, scores: Tensor) -> Tensor:
+        return relative_to_best(scores, (-2, -1))
 
     def _slots(self, event: Sequence[int]) -> Tensor:
         return torch.arange(event[0])[:, None, None].expand(*event)

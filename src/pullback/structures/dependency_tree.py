@@ -9,8 +9,10 @@ from torch import Tensor
 
 from pullback.operators import tree_sparsemap, trees
 from pullback.operators._family import Family
-from pullback.structures._compiled import Compiled, check_count
+from pullback.structures._capabilities import relative_to_best
+from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
+from pullback.structures._limits import check_count
 
 
 @constant
@@ -41,13 +43,15 @@ class DependencyTree(Compiled):
     projective: bool = False
     single_root: bool = False
     event_dims = 2
+    room = trees.ROOM
 
     # ---- inference
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective or peaked."""
-        project = tree_sparsemap.project_projective if self.projective else tree_sparsemap.project
-        return project(*self._prepare(scores), self.single_root)[0]
+        if self.projective:
+            return super().sparsemap(scores)
+        return tree_sparsemap.project(*self._prepare(scores), self.single_root)[0]
 
     def marginals(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
@@ -98,6 +102,9 @@ class DependencyTree(Compiled):
 
     def _are_trees(self, arcs: Tensor, lengths: Tensor | None) -> Tensor:
         return trees.heads(arcs, lengths, self.projective, self.single_root)[..., 0] == 0
+
+    def _without_offset(self, scores: Tensor) -> Tensor:
+        return relative_to_best(scores, -2)
 
     def _slots(self, event: Sequence[int]) -> Tensor:
         return torch.arange(event[-1]).expand(*event)

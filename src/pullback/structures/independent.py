@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pullback.operators.active_set import check_start
+from pullback.operators._search import check_start
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, Simplex, require
 from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
 from pullback.structures._results import Mixture, Solution

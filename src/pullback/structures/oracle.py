@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from pullback.operators._check import check
-from pullback.operators.active_set import Found, check_start, search
+from pullback.operators._search import Found, check_start
+from pullback.operators.active_set import search
 from pullback.structures._structure import Structure
 
 

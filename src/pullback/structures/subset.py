@@ -11,6 +11,7 @@ from torch import Tensor
 from pullback.operators import subset as subsets
 from pullback.operators._check import check
 from pullback.structures._capabilities import Enumerable, LogLinear
+from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import directly
@@ -96,9 +97,10 @@ class Subset(LogLinear, Enumerable):
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
+        sample_shape = check_sample_shape("Subset", sample_shape)
         scores, low, high = self._with_counts(scores)
         scores = scores.detach()
-        shape = (*scores.shape[:-1], torch.Size(sample_shape).numel(), scores.shape[-1])
+        shape = (*scores.shape[:-1], sample_shape.numel(), scores.shape[-1])
         device = torch.device("cpu") if generator is None else generator.device
         uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
         drawn = subsets.sample(scores, low, high, uniforms.to(scores.device))

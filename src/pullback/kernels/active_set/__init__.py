@@ -1,11 +1,17 @@
-"""Projection onto the hull of vertices that an argmax names: the active-set method."""
+"""Projection onto the hull of vertices that an argmax names: the active-set method.
+
+`core` knows vertices by their inner products alone, and has kernels for dense vertices whose argmax happens elsewhere.
+For structures that choose a part for every slot, and whose argmax is compiled, the whole search is: `slots` has their
+vertices, `rounds` the search, `backward` its derivative, and `mixtures` makes the kernels.
+"""
 
 from pullback.kernels.active_set.core import add, append, grow, leave_span, seed, settle, tangent, widen
-from pullback.kernels.active_set.slots import mixture_over, write_parts
+from pullback.kernels.active_set.mixtures import attempt_over, mixture_over
 
 __all__ = [
     "add",
     "append",
+    "attempt_over",
     "grow",
     "leave_span",
     "mixture_over",
@@ -13,5 +19,4 @@ __all__ = [
     "settle",
     "tangent",
     "widen",
-    "write_parts",
 ]

@@ -168,16 +168,6 @@ def tangent(factor, count, inner):
     _solve_transposed(factor, inner, count)
 
 
-@inner
-def enlarged(factor, capacity):
-    """The factor of one instance with room for `capacity` vertices."""
-    old = factor.shape[1]
-    larger = np.empty((capacity + 2, capacity))
-    larger[:old, :old] = factor[:old]
-    larger[-2:, :old] = factor[-2:]
-    return larger
-
-
 @summing
 def _dot(a, b, count):
     total = 0.0

@@ -1,14 +1,15 @@
 """SparseMAP over the sequences of a linear chain: the nearest point of their hull and the sequences it mixes.
 
-By the active-set method; the argmax is Viterbi's.  A position chooses a tag and that before it: slot i holds the part
-(i · t + tag before) · t + tag.
+By the active-set method; the argmax is Viterbi's, in O(n t²).  A position chooses a tag and that before it: of scores
+(batch, n, t, t), slot i holds the part (i · t + tag before) · t + tag; of position 0 only the row 0 is read.  There are
+no options.
 """
 
 import numpy as np
 
-from pullback.kernels.active_set import mixture_over
+from pullback.kernels.active_set import attempt_over, mixture_over
 from pullback.kernels.chain.viterbi import is_valid, read_sequence, sweep
-from pullback.kernels.tools import inner, kernel
+from pullback.kernels.tools import inner
 
 
 @inner
@@ -43,26 +44,5 @@ def best_sequence(rest, n, options, own, parts):
     return read_sequence(rest, n, own, parts)
 
 
-_mixture, _mixture_backward, attempt = mixture_over(_workspace, _load, best_sequence)
-
-
-@kernel
-def mixture(
-    scores, lengths, start, tolerance, max_iterations,
-    point, parts, probabilities, size, gap, iterations, lo, hi,
-):  # fmt: skip
-    """The nearest mixture of sequences: `mixture_over` says what is written where.
-
-    scores (batch, n, t, t) by [position, tag before, tag], of position 0 only the row 0; lengths (batch,) in 0 … n.
-    An argmax costs O(n t²).
-    """
-    return _mixture(
-        scores, lengths, (), start, tolerance, max_iterations,
-        point, parts, probabilities, size, gap, iterations, lo, hi,
-    )  # fmt: skip
-
-
-@kernel
-def mixture_backward(scores, lengths, parts, size, gradient, product, lo, hi):
-    """The Jacobian of `mixture`, which is symmetric, times `gradient`; from the sequences that `mixture` wrote."""
-    return _mixture_backward(scores, lengths, (), parts, size, gradient, product, lo, hi)
+mixture, mixture_backward = mixture_over(_workspace, _load, best_sequence)
+attempt = attempt_over(_workspace, _load, best_sequence)

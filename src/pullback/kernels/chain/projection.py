@@ -7,7 +7,7 @@ A sequence is a path from a source through one node for each position and tag, i
 are the flows through this lattice (`flows`).  The tags of the last position, where nothing follows, count as one node,
 the sink.  Newton's method takes about as long for any scores, the active-set method (`mixtures`) as long as there are
 sequences to mix: one if the scores are large, hundreds if they are small.  So the active set runs first, and gives up
-when its gap tells that there are too many (`attempt`, in the active set's `slots`).
+when its gap tells that there are too many (`attempt`, in the active set's `mixtures`).
 """
 
 import numpy as np

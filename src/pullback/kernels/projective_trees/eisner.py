@@ -18,7 +18,7 @@ Reference: Eisner (1996).
 
 import numpy as np
 
-from pullback.kernels.tools import inner, kernel
+from pullback.kernels.tools import compiled, inner, kernel
 from pullback.kernels.tools import semirings as ring
 
 
@@ -44,7 +44,7 @@ def inside_over(dot, times, zero, one):
                 complete[j, i] = complete_t[i, j] = left
         return complete[0, n]
 
-    return ring.compiled(inside, f"inside_{dot.__name__}")
+    return compiled(inside, f"inside_{dot.__name__}")
 
 
 def reader_over(choose):
@@ -70,7 +70,7 @@ def reader_over(choose):
             stack[top + 2, 0], stack[top + 2, 1] = j, k + 1
             top += 3
 
-    return ring.compiled(read_tree, f"read_{choose.__name__}")
+    return compiled(read_tree, f"read_{choose.__name__}")
 
 
 @inner

@@ -14,7 +14,7 @@ one).  Otherwise the logarithms take over, at more than ten times the cost.
 import numpy as np
 
 from pullback.kernels.projective_trees.eisner import inside_over, load, reader_over
-from pullback.kernels.tools import exp, inner, kernel, uniform
+from pullback.kernels.tools import compiled, exp, inner, kernel, uniform
 from pullback.kernels.tools import semirings as ring
 
 
@@ -56,7 +56,7 @@ def outside_over(dot, times, add, inverse, reading, zero):
                 pair = add(times(right, weight[i, j]), times(left, weight[j, i]))
                 outer_pair[i, j] = outer_pair[j, i] = pair
 
-    return ring.compiled(outside, f"outside_{dot.__name__}")
+    return compiled(outside, f"outside_{dot.__name__}")
 
 
 inside_linear = inside_over(ring.dot, ring.times, 0.0, 1.0)

@@ -1,14 +1,14 @@
 """SparseMAP over projective dependency trees: the nearest point of their hull and the trees it mixes.
 
-By the active-set method; the argmax is Eisner's.  A word chooses its head: slot m holds the part head · N + m, slot 0
-nothing.
+By the active-set method; the argmax is Eisner's, in O(n³).  A word chooses its head: of scores (batch, N, N) by [head,
+modifier], slot m holds the part head · N + m, slot 0 nothing.  The options are (single_root,).
 """
 
 import numpy as np
 
 from pullback.kernels.active_set import mixture_over
 from pullback.kernels.projective_trees.eisner import inside_max, load, read_best
-from pullback.kernels.tools import inner, kernel
+from pullback.kernels.tools import inner
 
 
 @inner
@@ -52,25 +52,4 @@ def best_projective_tree(rest, n, options, own, parts):
     return True
 
 
-_mixture, _mixture_backward, _ = mixture_over(_workspace, load_relative, best_projective_tree)
-
-
-@kernel
-def mixture(
-    scores, lengths, single_root, start, tolerance, max_iterations,
-    point, parts, probabilities, size, gap, iterations, lo, hi,
-):  # fmt: skip
-    """The nearest mixture of projective trees: `mixture_over` says what is written where.
-
-    scores (batch, N, N) by [head, modifier]; lengths (batch,) count words.  An argmax costs O(n³).
-    """
-    return _mixture(
-        scores, lengths, (single_root,), start, tolerance, max_iterations,
-        point, parts, probabilities, size, gap, iterations, lo, hi,
-    )  # fmt: skip
-
-
-@kernel
-def mixture_backward(scores, lengths, single_root, parts, size, gradient, product, lo, hi):
-    """The Jacobian of `mixture`, which is symmetric, times `gradient`; from the trees that `mixture` wrote."""
-    return _mixture_backward(scores, lengths, (single_root,), parts, size, gradient, product, lo, hi)
+mixture, mixture_backward = mixture_over(_workspace, load_relative, best_projective_tree)

@@ -55,12 +55,12 @@ class KernelCache:
 
     @functools.cached_property
     def _foreign_source(self):
-        """The text of a file that is not among our sources, a test's, say; if it cannot be read, never the same."""
+        """The text of a module that is not among our sources, a test's, say; if it cannot be read, never the same."""
         if self._function.__module__.startswith("pullback.kernels."):
             return ""
         try:
-            return Path(self._function.__code__.co_filename).read_text("utf-8")
-        except OSError:
+            return Path(sys.modules[self._function.__module__].__file__).read_text("utf-8")
+        except (KeyError, AttributeError, TypeError, OSError):
             return os.urandom(16).hex()
 
     @property

@@ -163,3 +163,14 @@ def _decorator(keep, fastmath):
 kernel = _decorator(keep=True, fastmath={"contract"})
 inner = _decorator(keep=False, fastmath={"contract"})
 summing = _decorator(keep=False, fastmath={"reassoc", "contract", "nsz"})
+
+
+def compiled(closure, name, home=None, decorate=inner):
+    """A closure, compiled under a name of its own, as if it stood in the module `home`.
+
+    Functions are linked, and kernels kept on disk, by module and name.  Closures of one text share both, and one could
+    be taken for another.
+    """
+    closure.__qualname__ = closure.__name__ = name
+    closure.__module__ = home or closure.__module__
+    return decorate(closure)

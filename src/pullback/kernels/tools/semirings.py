@@ -15,15 +15,6 @@ from pullback.kernels.tools.compilation import inner, summing
 from pullback.kernels.tools.vector import exp, fmax
 
 
-def compiled(sweep, name):
-    """A sweep over one semiring, a closure, compiled under a name of its own.
-
-    Numba links functions by qualified name.  Closures of one text share it, and one could be taken for another.
-    """
-    sweep.__qualname__ = sweep.__name__ = name
-    return inner(sweep)
-
-
 @inner
 def add(x, y):
     return x + y
