@@ -22,19 +22,22 @@ check = register("check(Tensor ok, str message) -> Tensor", _check, lambda ok, m
 EXAMPLES["check"] = lambda: (torch.ones(3, dtype=torch.bool), "message")
 
 
-def _check_range(lengths: Tensor, most: int, structure: str, advice: str) -> Tensor:
-    refuse_out_of_range(structure, "lengths", lengths.flatten().numpy(), most, lengths.shape, advice)
+def _check_range(lengths: Tensor, most: list[int], structure: str, advice: str) -> Tensor:
+    axes, numbers = len(most), lengths.numpy()
+    batch = numbers.shape if axes == 1 else numbers.shape[:-1]
+    limit = most[0] if axes == 1 else tuple(most)
+    refuse_out_of_range(structure, "lengths", numbers.reshape(-1, *numbers.shape[len(batch) :]), limit, batch, advice)
     return lengths.clone()
 
 
 check_range = register(
-    "check_range(Tensor lengths, int most, str structure, str advice) -> Tensor",
+    "check_range(Tensor lengths, int[] most, str structure, str advice) -> Tensor",
     _check_range,
     lambda lengths, *_: torch.empty_like(lengths),
 )
-"""Raises unless every length is between 0 and `most`, in the words that kernels have for it."""
+"""Raises unless every length, with one or several numbers, is between 0 and `most`, in the words that kernels have."""
 
-EXAMPLES["check_range"] = lambda: (torch.ones(3, dtype=torch.int64), 2, "Structure", "")
+EXAMPLES["check_range"] = lambda: (torch.ones(3, dtype=torch.int64), [2], "Structure", "")
 
 # What they return is never read, and they have to stay in compiled graphs all the same.
 torch.fx.node.has_side_effect(torch.ops.pullback.check.default)

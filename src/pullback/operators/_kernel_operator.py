@@ -40,6 +40,7 @@ def kernel_operator(
     structure: str = "",
     out_of_range: str = "",
     example: dict[str, Any] | None = None,
+    moves: int = 1,
     save: Callable[..., None] | None = None,
     backward: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
@@ -47,7 +48,8 @@ def kernel_operator(
 
     `refusal` says what is wrong with an instance that the kernel could not solve; where a bounded input is out of
     range, `structure` says whose input it is, and `out_of_range` what to do.  `example` fills the inputs of the
-    operator's example that 1 does not suit.  `save` and `backward` are those of `torch.library.register_autograd`.
+    operator's example that 1 does not suit; the first `moves` of them are scores.  `save` and `backward` are those of
+    `torch.library.register_autograd`.
     """
     signature = parse(signature) if isinstance(signature, str) else signature
     compute = _computation(signature, kernel, work, refusal, structure or signature.name, out_of_range)
@@ -55,8 +57,8 @@ def kernel_operator(
     first = len(signature.outputs) == 1
 
     def one_example() -> tuple[Any, ...]:
-        scores, *rest = signature.example(**(example or {}))
-        return (scores.requires_grad_(backward is not None), *rest)
+        inputs = signature.example(moves, **(example or {}))
+        return (*(given.requires_grad_(backward is not None) for given in inputs[:moves]), *inputs[moves:])
 
     EXAMPLES.setdefault(signature.name, one_example)
     return register(
@@ -102,22 +104,29 @@ def _computation(
 
 
 @functools.lru_cache(64)
-def _throughout(number: int, batch: int) -> NDArray[np.int64]:
-    """The same number for each instance; kernels only read it."""
-    return np.full(batch, number)
+def _throughout(numbers: int | tuple[int, ...], batch: int) -> NDArray[np.int64]:
+    """The same number or numbers for each instance; kernels only read them."""
+    return np.full((batch, *np.shape(numbers)), numbers)
 
 
 def refuse_out_of_range(
-    structure: str, name: str, given: NDArray[Any], most: int, batch_shape: Sequence[int], advice: str
+    structure: str,
+    name: str,
+    given: NDArray[Any],
+    most: int | tuple[int, ...],
+    batch_shape: Sequence[int],
+    advice: str,
 ) -> None:
-    """Raises unless the whole numbers that a structure was given, one per instance, are between 0 and `most`."""
-    numbers = given.tolist()  # for the few there are, quicker than NumPy's reductions
-    if numbers and (max(numbers) > most or min(numbers) < 0):
-        index = next(i for i, number in enumerate(numbers) if not 0 <= number <= most)
-        place = [int(i) for i in np.unravel_index(index, tuple(batch_shape))] if batch_shape else ""
-        raise ValueError(
-            f"{structure}: {name}{place} is {given[index]}; expected between 0 and {most}.  {advice}".rstrip()
-        )
+    """Raises unless the whole numbers that a structure was given for each instance are between 0 and `most`."""
+    limits = (most,) if isinstance(most, int) else most
+    for axis, limit in enumerate(limits):
+        numbers = (given if isinstance(most, int) else given[:, axis]).tolist()  # quicker than NumPy for few of them
+        if numbers and (max(numbers) > limit or min(numbers) < 0):
+            index = next(i for i, number in enumerate(numbers) if not 0 <= number <= limit)
+            place = [int(i) for i in np.unravel_index(index, tuple(batch_shape))] if batch_shape else []
+            place = [*place, axis] if len(limits) > 1 else place
+            found = f"{structure}: {name}{place or ''} is {numbers[index]}"
+            raise ValueError(f"{found}; expected between 0 and {limit}.  {advice}".rstrip())
 
 
 def _fail(report: int, refusal: Refusal, arrays: list[Any], batch_shape: Sequence[int]) -> None:
@@ -137,36 +146,48 @@ def name_example(index: int, batch_shape: Sequence[int]) -> str:
 
 
 def partition_operator(
-    signature: str, kernel: Kernel, *, hessian: Kernel, keeps: str | None = None, work: Work, **options: Any
+    signature: str,
+    kernel: Kernel,
+    *,
+    hessian: Kernel,
+    keeps: str | None = None,
+    work: Work,
+    moves: int = 1,
+    **options: Any,
 ) -> Callable[..., tuple[Tensor, ...]]:
     """A log-partition function with its marginals: `name(scores[…], …) -> value[], marginals[…], …`.
 
     The gradient of the value is the marginals, that of the marginals the Hessian of the value times a direction:
     hessian(*kept, direction, product, lo, hi), where `keeps` names the inputs and outputs it is given, all the inputs
-    if not said.  It takes about twice the `work`.
+    if not said.  It takes about twice the `work`.  Where the first `moves` inputs have gradients, not the scores alone,
+    so many outputs follow the value, and the Hessian is given so many directions and writes so many products.
     """
     forward = parse(signature)
-    scores = forward.inputs[0]
+    moving = forward.inputs[:moves]
     kept = keeps.split() if keeps else [argument.name for argument in forward.inputs]
-    inputs = (*(forward[name] for name in kept), replace(scores, name="direction"))
-    second = Signature(f"{forward.name}_hessian", inputs, (replace(scores, name="product"),))
+    inputs = (*(forward[name] for name in kept), *(replace(a, name=f"direction_of_{a.name}") for a in moving))
+    second = Signature(f"{forward.name}_hessian", inputs, tuple(replace(a, name=f"product_{a.name}") for a in moving))
     keep, recall = _memory(forward, kept)
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        keep(ctx, inputs, output, output[1])
+        keep(ctx, inputs, output, *output[1 : 1 + moves])
 
-    def differentiate(ctx: Any, of_value: Tensor | None, of_marginals: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        marginals = ctx.saved_tensors[-1]
-        gradient = None
+    def differentiate(ctx: Any, of_value: Tensor | None, *of_outputs: Tensor | None) -> tuple[Any, ...]:
+        marginals, of_marginals = ctx.saved_tensors[-moves:], of_outputs[:moves]
+        gradients: list[Tensor | None] = [None] * moves
         if of_value is not None:
-            gradient = of_value[(...,) + (None,) * scores.rank] * marginals
-        if of_marginals is not None:
-            curvature = hessian_product(*recall(ctx), of_marginals.to(marginals.dtype))
-            gradient = curvature if gradient is None else gradient + curvature
-        return gradient, *(None,) * (len(forward.inputs) - 1)
+            gradients = [of_value[(...,) + (None,) * a.rank] * m for a, m in zip(moving, marginals)]
+        if any(of is not None for of in of_marginals):
+            directions = [
+                torch.zeros_like(m) if of is None else of.to(m.dtype) for of, m in zip(of_marginals, marginals)
+            ]
+            products = hessian_product(*recall(ctx), *directions)
+            products = (products,) if moves == 1 else products
+            gradients = [p if g is None else g + p for g, p in zip(gradients, products)]
+        return *gradients, *(None,) * (len(forward.inputs) - moves)
 
-    operator = kernel_operator(forward, kernel, work=work, save=save, backward=differentiate, **options)
-    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "direction")
+    operator = kernel_operator(forward, kernel, work=work, save=save, backward=differentiate, moves=moves, **options)
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, moving="direction_of_")
     hessian_product = kernel_operator(
         second, hessian, work=lambda *arrays: 2 * work(*arrays), backward=_no_derivative, **options
     )
@@ -240,15 +261,18 @@ def _memory(signature: Signature, kept: Sequence[str]) -> tuple[Callable[..., No
 def _example_of_derivative(
     forward: Signature, second: Signature, kept: Sequence[str], operator: Callable[..., Any], moving: str
 ) -> Callable[[], tuple[Any, ...]]:
-    """The example of the function itself, what it gives, and a random direction or gradient."""
+    """The example of the function itself, what it gives, and random directions or a gradient; `moving` begins these."""
 
     def example() -> tuple[Any, ...]:
         inputs = tuple(a.detach() if isinstance(a, Tensor) else a for a in EXAMPLES[forward.name]())
         outputs = operator(*inputs)
         every = (*inputs, *(outputs if isinstance(outputs, tuple) else (outputs,)))
         values = dict(zip([argument.name for argument in (*forward.inputs, *forward.outputs)], every))
-        values[moving] = torch.linspace(-1, 1, inputs[0].numel(), dtype=inputs[0].dtype).reshape(inputs[0].shape)
-        values[moving].requires_grad_(moving == "gradient")
+        for argument in second.inputs:
+            if argument.name.startswith(moving):
+                like = values[argument.name.removeprefix(moving) or forward.outputs[0].name]
+                line = torch.linspace(-1, 1, like.numel(), dtype=like.dtype).reshape(like.shape)
+                values[argument.name] = line.requires_grad_(moving == "gradient")
         return tuple(values[argument.name] for argument in second.inputs)
 
     return example

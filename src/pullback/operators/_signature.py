@@ -5,7 +5,8 @@
 
 Every tensor has the same leading batch dimensions; the brackets name those that follow.  The first tensor is floating
 and says where, and in what dtype, the outputs are; an output of another dtype names it, `size[]: int64`.  A tensor of
-integers may have a largest value, which all of it has where None is given.  Numbers are written as in PyTorch's schemas: `int k`, `bool projective`,
+integers may have a largest value, `lengths[] <= n`, or one for each of its numbers, `lengths[2] <= (n, m)`; where None
+is given, these are its values.  Numbers are written as in PyTorch's schemas: `int k`, `bool projective`,
 `float tolerance`.  What stands in brackets or behind <= may be computed from other sizes and whole numbers.
 """
 
@@ -98,7 +99,7 @@ class Signature:
         raise ValueError(f"{self.name}: {shapes} differ in the dimensions of the batch.")
 
     @cached_property
-    def bounds(self) -> list[tuple[int, Callable[..., int]]]:
+    def bounds(self) -> list[tuple[int, Callable[..., int | tuple[int, ...]]]]:
         """The place of each input that has a largest value, and what computes that."""
         return [(i, self._function(a.most)) for i, a in enumerate(self.inputs) if a.most is not None]
 
@@ -121,14 +122,18 @@ class Signature:
         function: Callable[..., Any] = eval(f"lambda {names}: {text}", {"torch": torch, "complain": self._complain})
         return function
 
-    def example(self, **values: Any) -> tuple[Any, ...]:
-        """Inputs to try the operator with: random scores, other tensors filled with 1, or with what `values` say."""
+    def example(self, moves: int = 1, **values: Any) -> tuple[Any, ...]:
+        """Inputs to try the operator with.
+
+        The first `moves` are random scores, other tensors are filled with 1, or with what `values` say.
+        """
+        generator = torch.Generator().manual_seed(0)
         standard = {"int": 1, "bool": False, "float": 1e-9}
         example: list[Any] = []
         for argument in self.inputs:
-            shape = (2, *(_EXAMPLE_SIZE for _ in argument.dims or ()))
-            if not example:
-                example.append(torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+            shape = (2, *(int(dim) if dim.isdigit() else _EXAMPLE_SIZE for dim in argument.dims or ()))
+            if len(example) < moves:
+                example.append(torch.randn(shape, generator=generator, dtype=torch.float64))
             elif argument.kind is not None:
                 example.append(values.get(argument.name, standard[argument.kind]))
             else:
@@ -146,8 +151,8 @@ def parse(line: str) -> Signature:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas outside of brackets."""
-    return [part.strip() for part in re.split(r",(?![^\[]*\])", text)]
+    """At the commas outside of brackets and parentheses."""
+    return [part.strip() for part in re.split(r",(?![^\[]*\])(?![^(]*\))", text)]
 
 
 def _argument(text: str) -> Argument:

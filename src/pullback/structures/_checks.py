@@ -6,16 +6,14 @@ import torch
 from torch import Tensor
 
 
-def check_lengths(name: str, lengths: Tensor, batch_shape: torch.Size) -> None:
-    """Lengths are integers, one per example; their range is checked where they are used."""
+def check_lengths(name: str, lengths: Tensor, shape: torch.Size) -> None:
+    """Lengths are integers and broadcast to `shape`; their range is checked where they are used."""
     if not isinstance(lengths, Tensor):
         raise TypeError(f"{name}: lengths are a {type(lengths).__name__}; expected a tensor of integers.")
     if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
         raise TypeError(f"{name}: lengths have dtype {lengths.dtype}; expected an integer dtype.")
-    if not broadcasts(lengths.shape, batch_shape):
-        raise ValueError(
-            f"{name}: lengths have shape {tuple(lengths.shape)}; expected the batch shape {tuple(batch_shape)}."
-        )
+    if not broadcasts(lengths.shape, shape):
+        raise ValueError(f"{name}: lengths have shape {tuple(lengths.shape)}; expected {tuple(shape)}.")
 
 
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:

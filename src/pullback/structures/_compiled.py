@@ -37,8 +37,8 @@ class Slotted(KBest, Enumerable):
         """The slot that each part belongs to, 0, 1, …: (*event)."""
 
     @abstractmethod
-    def _list(self, length: int, event: Sequence[int]) -> Tensor:
-        """Every vertex of this length, padded: (m, *event)."""
+    def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
+        """Every vertex of this length, as `longest` has it, padded: (m, *event)."""
 
     def argmax(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
@@ -54,8 +54,12 @@ class Slotted(KBest, Enumerable):
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         if self.lengths is not None:
-            self._check_facts(torch.Size((*getattr(self.lengths, "shape", ()), *event)))
-        lengths = [self.longest(event)] if self.lengths is None else sorted(set(self.lengths.flatten().tolist()))
+            longest = self.longest(event)
+            batch = getattr(self.lengths, "shape", ())
+            self._check_facts(torch.Size((*(batch if len(longest) == 1 else batch[:-1]), *event)))
+            lengths = sorted(set(map(tuple, self.lengths.reshape(-1, len(longest)).tolist())))
+        else:
+            lengths = [self.longest(event)]
         return torch.cat([self._list(length, event) for length in lengths])
 
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:

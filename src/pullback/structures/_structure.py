@@ -45,7 +45,7 @@ class Structure(ABC):
     """How many trailing dimensions of scores index the parts of one example."""
 
     lengths: Tensor | None = None
-    """How long each example is, where they differ."""
+    """How long each example is, where they differ: (*batch), or (*batch, axes) where a length is several numbers."""
 
     mask: Tensor | None = None
     """Which parts are allowed, where not all are."""
@@ -53,9 +53,12 @@ class Structure(ABC):
     room: ClassVar[str] = ""
     """A sentence about `longest`, for the error where a length is above it."""
 
-    def longest(self, event: Sequence[int]) -> int:
-        """The largest length that parts of this shape have room for."""
-        return event[0]
+    def longest(self, event: Sequence[int]) -> tuple[int, ...]:
+        """The largest length that parts of this shape have room for: one number for each axis of a length.
+
+        Axis i of a length counts what is indexed by dimension i of the parts.
+        """
+        return (event[0],)
 
     def check_event(self, event: torch.Size) -> None:
         """Raises where parts of this shape do not fit the structure; any shape does, if not said."""
@@ -64,16 +67,19 @@ class Structure(ABC):
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor | None:
         """Which parts of scores of this shape exist: boolean, to be broadcast to `shape`; None if all do.
 
-        Padding beyond `lengths`, along the first dimension of the parts, and what `mask` forbids do not.
+        Padding beyond `lengths`, along the first dimensions of the parts, and what `mask` forbids do not.
         """
         if self.lengths is None and self.mask is None:
             return None
         _, event = self._split(shape)
         inside = None
         if self.lengths is not None:
-            positions = torch.arange(event[0], device=device)
-            inside = positions < self.lengths.to(device).unsqueeze(-1)
-            inside = inside[(...,) + (None,) * (len(event) - 1)]
+            lengths = self.lengths.to(device)
+            axes = len(self.longest(event))
+            for axis, numbers in enumerate([lengths] if axes == 1 else lengths.unbind(-1)):
+                used = torch.arange(event[axis], device=device) < numbers.unsqueeze(-1)
+                used = used[(..., *(None,) * axis, slice(None), *(None,) * (len(event) - 1 - axis))]
+                inside = used if inside is None else inside & used
         return self._with_mask(inside, device)
 
     # ---- projections
@@ -174,10 +180,15 @@ class Structure(ABC):
     def _lengths_of(self, scores: Tensor) -> Tensor | None:
         if self.lengths is None:
             return None
-        batch = self.batch_shape(scores)
-        check_lengths(type(self).__name__, self.lengths, batch)
+        shape = self._shape_of_lengths(scores.shape)
+        check_lengths(type(self).__name__, self.lengths, shape)
         lengths = self.lengths.to(scores.device, torch.int64)
-        return lengths if lengths.shape == batch else lengths.expand(batch)
+        return lengths if lengths.shape == shape else lengths.expand(shape)
+
+    def _shape_of_lengths(self, shape: torch.Size) -> torch.Size:
+        batch, event = self._split(shape)
+        axes = len(self.longest(event))
+        return batch if axes == 1 else torch.Size((*batch, axes))
 
     def _checked(self, scores: Tensor) -> Tensor:
         check_scores(type(self).__name__, scores, self.event_dims)
@@ -191,9 +202,9 @@ class Structure(ABC):
         if self.mask is not None:
             check_mask(type(self).__name__, self.mask, shape)
         if self.lengths is not None:
-            name, (batch, event) = type(self).__name__, self._split(shape)
-            check_lengths(name, self.lengths, batch)
-            check_range(self.lengths.expand(batch), self.longest(event), name, self.room)
+            name, expected = type(self).__name__, self._shape_of_lengths(shape)
+            check_lengths(name, self.lengths, expected)
+            check_range(self.lengths.expand(expected), list(self.longest(self._split(shape)[1])), name, self.room)
 
     def _with_mask(self, inside: Tensor | None, device: torch.device | None) -> Tensor | None:
         if self.mask is None:

@@ -55,10 +55,11 @@ class Chain(Compiled):
     def _slots(self, event: Sequence[int]) -> Tensor:
         return torch.arange(event[0])[:, None, None].expand(*event)
 
-    def _list(self, length: int, event: Sequence[int]) -> Tensor:
-        check_count("Chain", event[1] ** length)
-        every = torch.tensor(list(itertools.product(range(event[1]), repeat=length)), dtype=torch.long)
-        padding = torch.full((len(every), event[0] - length), -1)
+    def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
+        (n,) = length
+        check_count("Chain", event[1] ** n)
+        every = torch.tensor(list(itertools.product(range(event[1]), repeat=n)), dtype=torch.long)
+        padding = torch.full((len(every), event[0] - n), -1)
         return self.pairs(torch.cat([every, padding], -1), event[1])
 
     # ---- tags

@@ -69,8 +69,8 @@ class DependencyTree(Compiled):
 
     # ---- what a tree is
 
-    def longest(self, event: Sequence[int]) -> int:
-        return event[-1] - 1
+    def longest(self, event: Sequence[int]) -> tuple[int]:
+        return (event[-1] - 1,)
 
     def check_event(self, event: torch.Size) -> None:
         if event[0] != event[1]:
@@ -86,12 +86,13 @@ class DependencyTree(Compiled):
             arcs = arcs & inside.unsqueeze(-1) & inside.unsqueeze(-2)
         return arcs if self.mask is None else arcs & self.mask.to(device)
 
-    def _list(self, length: int, event: Sequence[int]) -> Tensor:
-        check_count("DependencyTree", (length + 1) ** length)
-        heads = torch.tensor(list(itertools.product(range(length + 1), repeat=length)), dtype=torch.long)
+    def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
+        (n,) = length
+        check_count("DependencyTree", (n + 1) ** n)
+        heads = torch.tensor(list(itertools.product(range(n + 1), repeat=n)), dtype=torch.long)
         arcs = torch.zeros(len(heads), *event)
-        arcs[:, :, 1 : length + 1] = torch.nn.functional.one_hot(heads, event[-1]).mT.to(arcs.dtype)
-        return arcs[self._are_trees(arcs, torch.full((len(heads),), length))]
+        arcs[:, :, 1 : n + 1] = torch.nn.functional.one_hot(heads, event[-1]).mT.to(arcs.dtype)
+        return arcs[self._are_trees(arcs, torch.full((len(heads),), n))]
 
     def contains(self, vertices: Tensor) -> Tensor:
         self.check_event(vertices.shape[-2:])
