@@ -118,7 +118,7 @@ def test_a_dozen_steps_are_enough(name):
     for seed in range(5):
         for kind, scores in kinds(np.random.default_rng(seed), tail, head):
             assert forbid_dead_ends(scores, graph, w.core, w.active.begin)
-            assert 0 <= nearest_flow(scores, graph, w) <= 12, kind
+            assert 0 <= nearest_flow(scores, graph, w, False) <= 12, kind
 
 
 @pytest.mark.parametrize("name", LARGE)
