@@ -41,12 +41,12 @@ def project(scores, lengths, point, lo, hi):
 @kernel
 def project_as_flows(scores, lengths, point, lo, hi):
     """`project`, always by Newton's method."""
-    return _project_as_flows(scores, lengths, np.ones(len(lengths), np.int64), point, lo, hi)
+    return _project_as_flows(scores, lengths, np.full(len(lengths), np.int64(-1)), point, lo, hi)
 
 
 @inner
 def _project_as_flows(scores, lengths, rounds, point, lo, hi):
-    """`project` where `rounds` is not 0; where it is at least t, `point` holds a mixture near the answer."""
+    """`project` where `rounds` is not 0; where it is t or more, `point` holds a mixture near the answer."""
     n, t = scores.shape[1:3]
     whole = lattice(n, t)
     w = new_workspace(whole, 1 + n * t, n * t * t)

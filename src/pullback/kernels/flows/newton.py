@@ -160,12 +160,12 @@ def _move(scores, graph, potential, reduced, active):
 def _evaluate(scores, graph, w, reduced, settled):
     """Writes r, the active edges and the imbalance at w.potential; if `settled`, silent nodes are settled first.
 
-    Where no path of active edges leads to the sink, the potentials are lifted until one does.  Returns ½ Σ max(0, r)²
-    and how far the sink was lowered.
+    Where no path of active edges leads to the sink, more nodes are opened until one does.  Returns ½ Σ max(0, r)² and
+    how far the sink was lowered.
     """
     sink, active, imbalance = graph.sink, w.active, w.imbalance
     source, lowered = scores, 0.0
-    while True:
+    for _ in range(sink + 3):  # each time, one more node is reached; then, nodes are settled
         _move(source, graph, w.potential, reduced, active)
         source = reduced
         connected, silent = mark_core(sink, active, w.core)
