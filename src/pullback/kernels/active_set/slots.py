@@ -366,8 +366,9 @@ def mixture_over(workspace, load, best, worth=nothing):
 
         The gap tells early how many vertices will mix: after r rounds it is about 1 / r² of the first one where they
         are some dozens, more where they are hundreds.  An instance is left if after 4, 8, 16, … rounds its gap is above
-        patience / r² of the first, or if rounding ends the search before the gap has vanished.  Then `left` is the number
-        of rounds, and the point is the nearest mixture of the vertices found in them.  Returns the first instance without a vertex or with a score of NaN or +∞, or −1.
+        patience / r² of the first, or if rounding ends the search before the gap has vanished.  Then `left` is the
+        number of rounds, and the point is the nearest mixture of the vertices found so far.  Returns the first instance
+        without a vertex or with a score of NaN or +∞, or −1.
         """
         parts, own = _numbers(scores), workspace(scores, options)
         shaped, rest = parts.scores.reshape(scores.shape[1:]), parts.rest.reshape(scores.shape[1:])

@@ -7,7 +7,8 @@ A sequence is a path from a source through one node for each position and tag, i
 are the flows through this lattice (`flows`).  The tags of the last position, where nothing follows, count as one node,
 the sink.  Newton's method takes about as long for any scores, the active-set method (`mixtures`) as long as there are
 sequences to mix: one if the scores are large, hundreds if they are small.  So the active set runs first, and gives up
-when its gap tells that there are too many (`attempt`, in the active set's `slots`).
+when its gap tells that there are too many (`attempt`, in the active set's `slots`).  If that took as many rounds as
+there are tags, Newton's method begins at the mixture they led to; after fewer, its own start is as good.
 """
 
 import numpy as np
@@ -16,7 +17,7 @@ from pullback.kernels.chain.mixtures import attempt
 from pullback.kernels.flows import Graph, forbid_dead_ends, nearest_flow, new_workspace, project_on_face
 from pullback.kernels.tools import inner, kernel
 
-PATIENCE = 0.44  # of the active set, times the tags: the more there are, the longer Newton's steps take
+PATIENCE = 3.0, 0.3  # of the active set, and more of it for each tag: they make Newton's steps longer
 EXACT = 1e-12  # the gap at which the active set ends; with a larger one it might be on a neighboring face
 
 
@@ -34,7 +35,8 @@ def project(scores, lengths, point, lo, hi):
         if lengths[b] < 0 or lengths[b] > scores.shape[1]:
             return b
     rounds = np.empty(len(lengths), np.int64)
-    refused = attempt(scores, lengths, (), EXACT, PATIENCE * scores.shape[2], point, rounds, lo, hi)
+    patience = PATIENCE[0] + PATIENCE[1] * scores.shape[2]
+    refused = attempt(scores, lengths, (), EXACT, patience, point, rounds, lo, hi)
     return refused if refused >= 0 else _project_as_flows(scores, lengths, rounds, point, lo, hi)
 
 
