@@ -116,11 +116,16 @@ def test_what_all_parts_of_a_position_have_in_common_changes_nothing(n, t, offse
         assert np.abs(project_all(moved, way=way) - project_all(scores, way=way)).max() < 1e-11
 
 
-def test_chains_are_solved_on_which_newtons_method_does_not_get_ahead():
-    scores = 2.0 * np.random.default_rng(3).normal(size=(9, 200, 10, 10))
-    tail, head, index = parts(200, 10)
-    for s, point in zip(scores, project_all(scores)):
-        assert reference.gap(s.ravel()[index], point.ravel()[index], tail, head) < 1e-10 * size(s)
+@pytest.mark.parametrize("way", WAYS, ids=["hybrid", "newton"])
+@pytest.mark.parametrize(("n", "t", "scale"), [(100, 32, 1.0), (200, 10, 2.0), (200, 32, 0.3), (200, 32, 3.0)])
+def test_long_chains_are_solved(n, t, scale, way):
+    """On these, steps lead to points where no path of active edges connects the ends of the chain."""
+    scores = scale * np.random.default_rng(3).normal(size=(40_000 // (n * t), n, t, t))
+    tail, head, index = parts(n, t)
+    for s, point in zip(scores, project_all(scores, way=way)):
+        flow = point.ravel()[index]
+        assert np.abs(reference.imbalance(flow, tail, head)).max() < 1e-11
+        assert reference.gap(s.ravel()[index], flow, tail, head) < 1e-10 * size(s)
 
 
 @pytest.mark.parametrize(("n", "t"), SIZES)

@@ -100,6 +100,19 @@ def test_the_projection_is_the_nearest_mixture_of_paths(name):
             assert np.abs(point - project_on_hull(scores, every)).max() < 1e-9, kind
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_any_dag_will_do(seed):
+    rng = np.random.default_rng(seed)
+    tail, head = any_dag(rng.integers(3, 9), rng.uniform(0.1, 0.5), seed)
+    every = reference.paths(tail, head)
+    for kind, scores in kinds(rng, tail, head):
+        if size(scores) < 1e3:  # beyond, the reference is not exact
+            point, gradient = project_one(scores, tail, head), rng.normal(size=len(head))
+            assert np.abs(point - project_on_hull(scores, every)).max() < 1e-9, kind
+            expected = reference.face_projection(point, every, gradient)
+            assert np.abs(backward(point, gradient, tail, head) - expected).max() < 1e-11, kind
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_the_projection_is_a_flow_that_no_path_improves(name):
     tail, head = LARGE[name]
@@ -118,7 +131,24 @@ def test_a_dozen_steps_are_enough(name):
     for seed in range(5):
         for kind, scores in kinds(np.random.default_rng(seed), tail, head):
             assert forbid_dead_ends(scores, graph, w.core, w.active.begin)
-            assert 0 <= nearest_flow(scores, graph, w) <= 12, kind
+            assert 0 <= nearest_flow(scores, graph, w, False) <= 12, kind
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_the_search_may_begin_at_any_flow(name):
+    tail, head = LARGE[name]
+    graph = Graph(*reference.graph(tail, head))
+    w = new_workspace(graph, graph.sink + 1, len(head))
+    rng = np.random.default_rng(8)
+    for kind, scores in kinds(rng, tail, head):
+        expected = project_one(scores, tail, head)
+        assert forbid_dead_ends(scores, graph, w.core, w.active.begin)
+        allowed = np.where(np.isfinite(scores), 0.0, -np.inf)
+        some = reference.best_path(allowed + rng.normal(size=len(head)), tail, head)
+        for flow in (some, 0.5 * (some + expected), expected):
+            w.row[:] = flow
+            assert nearest_flow(scores, graph, w, True) >= 0, kind
+            assert np.abs(w.reduced - expected).max() < 1e-11 * size(scores), kind
 
 
 @pytest.mark.parametrize("name", LARGE)

@@ -7,7 +7,8 @@ A sequence is a path from a source through one node for each position and tag, i
 are the flows through this lattice (`flows`).  The tags of the last position, where nothing follows, count as one node,
 the sink.  Newton's method takes about as long for any scores, the active-set method (`mixtures`) as long as there are
 sequences to mix: one if the scores are large, hundreds if they are small.  So the active set runs first, and gives up
-when its gap tells that there are too many (`attempt`, in the active set's `mixtures`).
+when its gap tells that there are too many (`attempt`, in the active set's `mixtures`).  If that took as many rounds as
+there are tags, Newton's method begins at the mixture they led to; after fewer, its own start is as good.
 """
 
 import numpy as np
@@ -16,7 +17,7 @@ from pullback.kernels.chain.mixtures import attempt
 from pullback.kernels.flows import Graph, forbid_dead_ends, nearest_flow, new_workspace, project_on_face
 from pullback.kernels.tools import inner, kernel
 
-PATIENCE = 0.44  # of the active set, times the tags: the more there are, the longer Newton's steps take
+PATIENCE = 3.0, 0.3  # of the active set, and more of it for each tag: they make Newton's steps longer
 EXACT = 1e-12  # the gap at which the active set ends; with a larger one it might be on a neighboring face
 
 
@@ -33,46 +34,38 @@ def project(scores, lengths, point, lo, hi):
     for b in range(lo, hi):
         if lengths[b] < 0 or lengths[b] > scores.shape[1]:
             return b
-    left = np.empty(len(lengths), np.bool_)
-    refused = attempt(scores, lengths, (), EXACT, PATIENCE * scores.shape[2], point, left, lo, hi)
-    if refused >= 0:
-        return refused
-    rest = np.empty_like(lengths)
-    any_left = False
-    for b in range(lo, hi):
-        rest[b] = lengths[b] if left[b] else -1
-        any_left |= left[b]
-    while any_left:
-        end = project_as_flows(scores, rest, point, lo, hi)
-        if end >= -1:
-            return end
-        b = -2 - end  # Newton's method does not get ahead, as happens on long chains; the active set always does
-        attempt(scores, lengths, (), EXACT, np.inf, point, left, b, b + 1)
-        if left[b]:
-            return end
-        lo = b + 1
-    return -1
+    rounds = np.empty(len(lengths), np.int64)
+    patience = PATIENCE[0] + PATIENCE[1] * scores.shape[2]
+    refused = attempt(scores, lengths, (), EXACT, patience, point, rounds, lo, hi)
+    return refused if refused >= 0 else _project_as_flows(scores, lengths, rounds, point, lo, hi)
 
 
 @kernel
 def project_as_flows(scores, lengths, point, lo, hi):
-    """`project`, always by Newton's method; instances whose length is below 0 are left out."""
+    """`project`, always by Newton's method."""
+    return _project_as_flows(scores, lengths, np.full(len(lengths), np.int64(-1)), point, lo, hi)
+
+
+@inner
+def _project_as_flows(scores, lengths, rounds, point, lo, hi):
+    """`project` where `rounds` is not 0; where it is t or more, `point` holds a mixture near the answer."""
     n, t = scores.shape[1:3]
     whole = lattice(n, t)
     w = new_workspace(whole, 1 + n * t, n * t * t)
     score = np.empty(n * t * t)
     for b in range(lo, hi):
-        if lengths[b] < 0:
+        if rounds[b] == 0:
             continue
+        if lengths[b] > 0:
+            graph = shorten(whole, lengths[b], t)
+            valid, masked = _read(scores[b], lengths[b], score)
+            if not valid or (masked and not forbid_dead_ends(score, graph, w.core, w.active.begin)):
+                return b
+            if rounds[b] >= t:
+                _read(point[b], lengths[b], w.row)
+            if nearest_flow(score[: lengths[b] * t * t], graph, w, rounds[b] >= t) < 0:
+                return -2 - b
         point[b] = 0.0
-        if lengths[b] == 0:
-            continue
-        graph = shorten(whole, lengths[b], t)
-        valid, masked = _read(scores[b], lengths[b], score)
-        if not valid or (masked and not forbid_dead_ends(score, graph, w.core, w.active.begin)):
-            return b
-        if nearest_flow(score[: lengths[b] * t * t], graph, w) < 0:
-            return -2 - b
         _write(w.reduced, lengths[b], point[b])
     return -1
 

@@ -34,7 +34,7 @@ def project(scores, first, head, edge, length, sink, point, lo, hi):
                     return b
         if not forbid_dead_ends(score, graph, w.core, w.active.begin):
             return b
-        if nearest_flow(score, graph, w) < 0:
+        if nearest_flow(score, graph, w, np.bool_(False)) < 0:
             return -2 - b
         for r in range(first[sink]):
             for e in range(edge[r], edge[r] + length[r]):

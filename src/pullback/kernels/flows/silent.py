@@ -54,9 +54,16 @@ def _lowest(upper, score):
 @inner
 def settle(scores, graph, core, potential, bounds):
     """Sets the potentials of the nodes off the core, where core[v] is not 2."""
+    bound_below(scores, graph, core, potential, bounds)
+    place(scores, graph, core, potential, bounds)
+
+
+@inner
+def bound_below(scores, graph, core, potential, bounds):
+    """The lower bounds of all nodes; that of the sink is not from its own potential."""
     first, head, edge, length, sink = graph
-    lower, upper, before, behind = bounds
-    lower[:sink] = -np.inf
+    lower, before = bounds.lower, bounds.edges_before
+    lower[:] = -np.inf
     for u in range(sink):
         if core[u] == 2:
             lower[u], before[u] = potential[u], 0.0
@@ -64,6 +71,13 @@ def settle(scores, graph, core, potential, bounds):
             for r in range(first[u], first[u + 1]):
                 h, e, n = head[r], edge[r], length[r]
                 _raise(lower[h : h + n], before[h : h + n], scores[e : e + n], lower[u], before[u] + 1.0)
+
+
+@inner
+def place(scores, graph, core, potential, bounds):
+    """The upper bounds, and with them the potentials of the nodes off the core."""
+    first, head, edge, length, sink = graph
+    lower, upper, before, behind = bounds
     upper[sink:] = potential[sink]
     behind[sink:] = 0.0
     for u in range(sink - 1, -1, -1):
