@@ -1,0 +1,26 @@
+"""Spanning trees and forests of undirected graphs: greedy choice, k best, sums over all, and projection by dense sets."""
+
+from pullback.kernels.spanning_trees.greedy import argmax
+from pullback.kernels.spanning_trees.k_best import topk
+from pullback.kernels.spanning_trees.projection import project, project_backward
+from pullback.kernels.spanning_trees.sums import (
+    hessian_product,
+    hessian_product_at,
+    linearize,
+    log_partition,
+    partition,
+    sample,
+)
+
+__all__ = [
+    "argmax",
+    "hessian_product",
+    "hessian_product_at",
+    "linearize",
+    "log_partition",
+    "partition",
+    "project",
+    "project_backward",
+    "sample",
+    "topk",
+]
