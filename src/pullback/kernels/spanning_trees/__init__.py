@@ -1,8 +1,9 @@
 """Spanning trees and forests of undirected graphs: greedy choice, k best, sums over all, and projection by dense sets."""
 
+from pullback.kernels.spanning_trees.blocks import project_backward
 from pullback.kernels.spanning_trees.greedy import argmax
 from pullback.kernels.spanning_trees.k_best import topk
-from pullback.kernels.spanning_trees.projection import project, project_backward
+from pullback.kernels.spanning_trees.projection import project
 from pullback.kernels.spanning_trees.sums import (
     hessian_product,
     hessian_product_at,

@@ -12,8 +12,9 @@ pass on what a node has too much: from a to b at most what a carries of the edge
 room; the nodes it can reach are full, carry all of the edges among them and to v, and none to other nodes.  With v they
 are the densest set, too dense by what is left.
 
-A node v whose edges to those before it weigh at most 1 cannot make a set dense: it just carries them.  Hence the order:
-the node with the least weight to the others enters last, and so on.  Where edges are few this settles most nodes.
+Two kinds of nodes need no flow.  If an edge of v weighs more than 1, its ends are a dense set, and become one node.  If
+all edges of v to nodes before it weigh at most 1 together, it cannot make a set dense, and just carries them.  Hence the
+order: the node with the least weight to the others enters last, and so on.
 """
 
 from collections import namedtuple
@@ -155,20 +156,44 @@ def _relieve(carried, total, present, count, level, queue, arc, path):
 
 
 @inner
-def _merge(weight, carried, present, count, level, v, n, label):
-    """Makes v and the nodes that what is left over reaches one node, v; returns how many others are present."""
+def _absorb(weight, label, n, v, t):
+    """Makes t a part of v."""
+    for a in range(n):
+        if label[a] == t:
+            label[a] = v
+        weight[v, a] += weight[t, a]
+        weight[a, v] = weight[v, a]
+
+
+@inner
+def _absorb_neighbors(weight, carried, total, present, count, v, n, most, label):
+    """Makes every node with an edge to v that is dense by itself a part of v; returns how many others are present."""
+    c = 0
+    while c < count:
+        t = present[c]
+        if weight[v, t] > most:
+            count -= 1
+            present[c] = present[count]
+            for d in range(count):
+                total[present[d]] -= carried[present[d], t]
+            _absorb(weight, label, n, v, t)
+            c = 0
+        else:
+            c += 1
+    return count
+
+
+@inner
+def _absorb_reached(weight, carried, present, count, level, v, n, label):
+    """Makes the nodes that what is left over can reach a part of v; returns how many others are present."""
     left = 0
     for c in range(count):
         t = present[c]
         if level[t] < 0:
             present[left] = t
             left += 1
-            continue
-        for a in range(n):
-            if label[a] == t:
-                label[a] = v
-            weight[v, a] += weight[t, a]
-            weight[a, v] = weight[v, a]
+        else:
+            _absorb(weight, label, n, v, t)
     for c in range(left):
         b = present[c]
         carried[v, b] = 0.0  # other nodes carry the edges to a dense set
@@ -190,19 +215,19 @@ def partition(weight, n, tolerance, work, label):
         label[a] = a
     for place in range(n):
         v = order[place]
+        count = _absorb_neighbors(weight, carried, total, present, count, v, n, 1.0 + tolerance, label)
         new = 0.0
         for c in range(count):
             new += weight[v, present[c]]
-        carries = new <= 1.0 + tolerance
+        light = new <= 1.0 + tolerance
         for c in range(count):
             b = present[c]
-            carried[v, b] = weight[v, b] if carries else 0.0
-            carried[b, v] = 0.0 if carries else weight[v, b]
-            if not carries:
-                total[b] += weight[v, b]
-        total[v] = new if carries else 0.0
-        if not carries and _relieve(carried, total, present, count, level, queue, arc, path) > tolerance:
-            count = _merge(weight, carried, present, count, level, v, n, label)
+            carried[v, b] = weight[v, b] if light else 0.0
+            carried[b, v] = 0.0 if light else weight[v, b]
+            total[b] += carried[b, v]
+        total[v] = new if light else 0.0
+        if not light and _relieve(carried, total, present, count, level, queue, arc, path) > tolerance:
+            count = _absorb_reached(weight, carried, present, count, level, v, n, label)
         present[count] = v
         count += 1
     return count

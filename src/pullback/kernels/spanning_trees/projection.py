@@ -9,46 +9,81 @@ dense sets (`dense_sets`) have x(T) = |T| − 1 in the solution, and it falls ap
 projection onto the trees of that set, and between them that for the graph in which each set is one node.  No set is
 ever taken back, so at most n − 1 final parts, called blocks, are found by less than 2n partitions.
 
-The same holds for any larger λ.  Edges with s − λ ≥ 1 are dense by themselves, so with peaked scores a λ for which half
-of a maximum spanning tree is of this kind halves the graph at once.
+Any other λ splits the graph in the same way, if it does split it and the sum between the sets is not above their number
+less k.  Edges with s − λ > 1 are dense by themselves, so where scores are peaked, a λ for which half of the best
+forest's edges are of this kind halves the graph at once.
 
 **Backward.**  While the dense sets stay the same, so does the sum over each block, and x = s − λ on its positive edges: the
 Jacobian subtracts the mean of each block.  Where the positive edges of a block form several parts that meet in single
 nodes, each part has a sum of its own, and is a block of its own.
 """
 
+from collections import namedtuple
+
 import numpy as np
 
+from pullback.kernels.spanning_trees import blocks as block
 from pullback.kernels.spanning_trees import dense_sets
-from pullback.kernels.spanning_trees.greedy import load, spanning_forest
+from pullback.kernels.spanning_trees.greedy import keep_best, load, spanning_forest
 from pullback.kernels.tools import inner, kernel
 
-_TOLERANCE = 1e-11  # how much too dense a set may be: far above rounding, which grows with the scores
+_TOLERANCE = 1e-11  # how much too dense a set may be; far above rounding
+_ROUNDING = 1e-14  # relative to the scores
+
+_Edges = namedtuple("_Edges", ["low", "high", "score"])  # each by its lower node and its higher node
+
+# The graphs that are still to be solved.
+_Graphs = namedtuple(
+    "_Graphs",
+    [
+        "group",  # [graph, node]: the node of the graph that a node belongs to, −1 if none
+        "groups",  # [graph]: how many nodes it has
+        "components",  # [graph]: how many trees its forests have
+        "first",  # [graph]: where its edges begin
+        "last",  # [graph]: where they end
+    ],
+)
 
 
 @inner
-def _list_edges(score, nodes, count, group, low, high):
-    """Lists the edges between different groups; returns their number."""
-    edges = 0
-    for p in range(count):
-        i = nodes[p]
-        for q in range(p + 1, count):
-            j = nodes[q]
-            if group[i] != group[j] and score[i, j] > -np.inf:
-                low[edges], high[edges] = i, j
-                edges += 1
-    return edges
+def _edges(size):
+    most = size * (size - 1) // 2
+    return _Edges(np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most))
 
 
 @inner
-def _threshold(score, low, high, edges, total, kept):
-    """λ such that Σ max(s − λ, 0) = total, over the edges listed; by Newton's method from below (Michelot, 1986)."""
-    top = -np.inf
-    for e in range(edges):
-        top = max(top, score[low[e], high[e]])
+def _graphs(size):
+    return _Graphs(
+        np.empty((size, size), np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+    )
+
+
+@inner
+def _begin(score, n, components, edges, graphs):
+    """Lists the edges; the first graph is the whole."""
     count = 0
-    for e in range(edges):
-        x = score[low[e], high[e]] - top
+    for i in range(n):
+        graphs.group[0, i] = i
+        for j in range(i + 1, n):
+            if score[i, j] > -np.inf:
+                edges.low[count], edges.high[count], edges.score[count] = i, j, score[i, j]
+                count += 1
+    graphs.groups[0], graphs.components[0], graphs.first[0], graphs.last[0] = n, components, 0, count
+
+
+@inner
+def _threshold(score, total, kept):
+    """λ such that Σ max(s − λ, 0) = total, and how many are above it; Newton's method from below (Michelot, 1986)."""
+    top = -np.inf
+    for e in range(len(score)):
+        top = max(top, score[e])
+    count = 0
+    for e in range(len(score)):
+        x = score[e] - top
         if x > -total:
             kept[count] = x
             count += 1
@@ -63,109 +98,49 @@ def _threshold(score, low, high, edges, total, kept):
                 kept[left] = kept[e]
                 left += 1
         if left == count or left == 0:
-            return top + shift
+            return top + shift, count
         count = left
 
 
 @inner
-def _weigh(score, low, high, edges, group, groups, shift, weight):
+def _halfway(best, count, parent, value, group, rank, kept):
+    """A λ that makes half of `rank` edges dense by themselves, the best forest's largest edges between groups.
+
+    `best` lists their nodes, largest edge first.  −∞ if there is no such edge.
+    """
+    found = 0
+    for place in range(count):
+        if found == rank:
+            break
+        v = best[place]
+        if group[v] >= 0 and group[parent[v]] >= 0 and group[v] != group[parent[v]]:
+            kept[found] = value[v]
+            found += 1
+    return kept[found // 2] - 1.5 if found > 0 else -np.inf
+
+
+@inner
+def _weigh(edges, first, last, group, groups, shift, weight):
     """weight[a, b] = Σ max(s − λ, 0) over the edges between the groups a and b."""
     for a in range(groups):
         for b in range(groups):
             weight[a, b] = 0.0
-    for e in range(edges):
-        x = score[low[e], high[e]] - shift
+    for e in range(first, last):
+        x = edges.score[e] - shift
         if x > 0.0:
-            a, b = group[low[e]], group[high[e]]
+            a, b = group[edges.low[e]], group[edges.high[e]]
             weight[a, b] += x
             weight[b, a] = weight[a, b]
 
 
 @inner
-def _find(parent, a):
-    while parent[a] != a:
-        parent[a] = parent[parent[a]]
-        a = parent[a]
-    return a
-
-
-@inner
-def _span(weight, groups, parent, depth, queue):
-    """Trees over the edges with weight, breadth first: parents, −1 at the roots, and depths; returns how many trees."""
-    trees = 0
-    for a in range(groups):
-        depth[a] = -1
-    for start in range(groups):
-        if depth[start] >= 0:
-            continue
-        trees += 1
-        parent[start], depth[start] = -1, 0
-        queue[0], head, tail = start, 0, 1
-        while head < tail:
-            a = queue[head]
-            head += 1
-            for b in range(groups):
-                if depth[b] < 0 and weight[a, b] > 0.0:
-                    parent[b], depth[b] = a, depth[a] + 1
-                    queue[tail] = b
-                    tail += 1
-    return trees
-
-
-@inner
-def _join_cycles(weight, groups, parent, depth, part):
-    """part[a] becomes a name of the part that holds the edge from a to its parent.
-
-    Parts meet in single nodes: the edges of any cycle are in the same one.  Of the tree edges that are known to be in
-    one part, part[a] leads to one that is nearest to the root, so the next edge to look at starts at its parent.
-    """
-    for a in range(groups):
-        part[a] = a
-    for i in range(groups):
-        for j in range(i + 1, groups):
-            if weight[i, j] > 0.0 and parent[i] != j and parent[j] != i:
-                a, b, last = i, j, -1
-                while a != b:
-                    if depth[a] < depth[b]:
-                        a, b = b, a
-                    top = _find(part, a)
-                    if last >= 0 and top != last:
-                        if depth[top] > depth[last]:
-                            part[top] = last
-                        else:
-                            part[last] = top
-                            last = top
-                    else:
-                        last = top
-                    a = parent[top]
-
-
-@inner
-def _finish(score, low, high, edges, group, groups, components, shift, weight, work, number, point, blocks):
-    """Writes x = max(s − λ, 0) and the blocks of its positive edges, counted from `number` + 1; returns the last."""
-    parent, depth, queue, part, name = work.queue, work.level, work.arc, work.order, work.path
-    parts_are_tight = _span(weight, groups, parent, depth, queue) == components
-    if parts_are_tight:
-        _join_cycles(weight, groups, parent, depth, part)
-    for a in range(groups):
-        name[a] = 0
-    first = number + 1
-    for e in range(edges):
-        i, j = low[e], high[e]
-        x = score[i, j] - shift
-        if x > 0.0:
-            block = first
-            if parts_are_tight:
-                a, b = group[i], group[j]
-                top = _find(part, a if depth[a] > depth[b] else b)
-                if name[top] == 0:
-                    number += 1
-                    name[top] = number
-                block = name[top]
-            number = max(number, block)
-            point[i, j] = point[j, i] = x
-            blocks[i, j] = blocks[j, i] = block
-    return number
+def _between(edges, first, last, group, label, shift):
+    """Σ max(s − λ, 0) over the edges between sets."""
+    total = 0.0
+    for e in range(first, last):
+        if label[group[edges.low[e]]] != label[group[edges.high[e]]]:
+            total += max(edges.score[e] - shift, 0.0)
+    return total
 
 
 @inner
@@ -183,66 +158,90 @@ def _relabel(label, groups, place):
 
 
 @inner
-def _push(pending, trees, top, n, chosen, group, groups, components):
-    """Puts a graph on the stack: groups of the chosen nodes."""
-    for i in range(n):
-        pending[top, i] = group[i] if chosen[i] else -1
-    trees[top, 0], trees[top, 1] = groups, components
-    return top + 1
+def _sort_edges(edges, spare, first, last, group, label, sets, shift, end):
+    """Sorts the edges by the set they are inside of, those between sets last; writes where each of these parts ends.
+
+    λ only grows inside of a set, so an edge whose score is below it will be 0 there, and is left out.
+    """
+    for t in range(sets + 1):
+        end[t] = 0
+    for turn in range(2):  # count, then move
+        for e in range(first, last):
+            i, j = edges.low[e], edges.high[e]
+            t = label[group[i]]
+            if t != label[group[j]]:
+                t = sets
+            elif edges.score[e] <= shift:
+                continue
+            if turn == 1:
+                spare.low[end[t]], spare.high[end[t]], spare.score[end[t]] = i, j, edges.score[e]
+            end[t] += 1
+        if turn == 0:
+            start = first
+            for t in range(sets + 1):
+                start, end[t] = start + end[t], start
+    for e in range(first, end[sets]):
+        edges.low[e], edges.high[e], edges.score[e] = spare.low[e], spare.high[e], spare.score[e]
 
 
 @inner
-def _project(score, n, components, rounding, room, point, blocks):
-    """Writes the projection of one instance and its blocks."""
-    pending, trees, low, high, kept, weight, work, label, nodes, group, inside, place = room
-    for i in range(n):
-        pending[0, i] = i
-    trees[0, 0], trees[0, 1] = n, components
-    top, number = 1, 0
-    while top > 0:
-        top -= 1
-        groups, forest = trees[top, 0], trees[top, 1]
-        count = 0
-        for i in range(n):
-            group[i] = pending[top, i]
-            if group[i] >= 0:
-                nodes[count] = i
-                count += 1
-        edges = _list_edges(score, nodes, count, group, low, high)
-        shift = _threshold(score, low, high, edges, np.float64(groups - forest), kept)
-        _weigh(score, low, high, edges, group, groups, shift, weight)
-        sets = dense_sets.partition(weight, groups, _TOLERANCE + rounding, work, label)
-        if sets == groups or sets == 1:
-            _weigh(score, low, high, edges, group, groups, shift, weight)
-            number = _finish(
-                score, low, high, edges, group, groups, forest, shift, weight, work, number, point, blocks
-            )
-            continue
-        _relabel(label, groups, place)
-        top = _split(n, groups, forest, sets, pending, trees, top, group, label, nodes, count, inside, place)
-
-
-@inner
-def _split(n, groups, forest, sets, pending, trees, top, group, label, nodes, count, inside, place):
-    """Puts the graph inside each set on the stack, and the one whose nodes are the sets."""
+def _split(graphs, top, n, group, groups, components, label, sets, first, end, place):
+    """Puts the graph inside of each set on the stack, and the one whose nodes are the sets; returns its new height."""
     for t in range(sets):
-        members = 0
+        count = 0
         for a in range(groups):
             if label[a] == t:
-                place[a] = members
-                members += 1
-        if members > 1:
+                place[a] = count
+                count += 1
+        if count > 1:
             for i in range(n):
-                a = group[i]
-                pending[top, i] = place[a] if a >= 0 and label[a] == t else -1
-            trees[top, 0], trees[top, 1] = members, 1
+                inside = group[i] >= 0 and label[group[i]] == t
+                graphs.group[top, i] = place[group[i]] if inside else -1
+            graphs.groups[top], graphs.components[top] = count, 1
+            graphs.first[top], graphs.last[top] = end[t - 1] if t > 0 else first, end[t]
             top += 1
-    if sets > forest:
+    if sets > components:
         for i in range(n):
-            pending[top, i] = label[group[i]] if group[i] >= 0 else -1
-        trees[top, 0], trees[top, 1] = sets, forest
+            graphs.group[top, i] = label[group[i]] if group[i] >= 0 else -1
+        graphs.groups[top], graphs.components[top] = sets, components
+        graphs.first[top], graphs.last[top] = end[sets - 1], end[sets]
         top += 1
     return top
+
+
+@inner
+def _project(n, best, count, parent, value, graphs, edges, spare, room, work, weight, point, blocks):
+    """Solves the graphs on the stack, which holds the whole; `best` lists the `count` edges of its best forest."""
+    group, label, place, end, kept = room
+    tolerance = _TOLERANCE + _ROUNDING * max(abs(value[best[0]]), abs(value[best[count - 1]]))
+    top, number = 1, 1
+    while top > 0:
+        top -= 1
+        groups, components, first, last = graphs.groups[top], graphs.components[top], graphs.first[top], graphs.last[top]
+        for i in range(n):
+            group[i] = graphs.group[top, i]
+        rank = groups - components
+        final, above = _threshold(edges.score[first:last], np.float64(rank), kept)
+        shift, halfway = final, _halfway(best, count, parent, value, group, rank, kept)
+        if halfway > final or (above < rank and halfway > -np.inf):
+            shift = halfway
+        while True:
+            _weigh(edges, first, last, group, groups, shift, weight)
+            sets = dense_sets.partition(weight, groups, tolerance, work, label)
+            if shift == final:
+                break
+            if 1 < sets < groups and _between(edges, first, last, group, label, shift) <= sets - components:
+                break
+            shift = final
+        if 1 < sets < groups:
+            _relabel(label, groups, place)
+            _sort_edges(edges, spare, first, last, group, label, sets, shift, end)
+            top = _split(graphs, top, n, group, groups, components, label, sets, first, end, place)
+        else:
+            _weigh(edges, first, last, group, groups, shift, weight)
+            number = block.write(
+                edges, first, last, group, groups, components, shift, weight, work, number, point, blocks
+            )
 
 
 @kernel
@@ -255,59 +254,27 @@ def project(scores, lengths, components, point, blocks, lo, hi):
     Returns the first instance without such a forest or with a score of NaN or +∞, or −1.
     """
     size = scores.shape[1]
-    score, value = np.empty((size, size)), np.empty(size)
-    left, parent = np.empty(size, np.int64), np.empty(size, np.int64)
-    most = size * (size - 1) // 2
+    score, value, weight = np.empty((size, size)), np.empty(size), np.empty((size, size))
+    best, parent = np.empty(size, np.int64), np.empty(size, np.int64)
+    graphs, edges, spare, work = _graphs(size), _edges(size), _edges(size), dense_sets.workspace(size)
     room = (
-        np.empty((size + 1, size), np.int64),
-        np.empty((size + 1, 2), np.int64),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty(most),
-        np.empty((size, size)),
-        dense_sets.workspace(size),
         np.empty(size, np.int64),
         np.empty(size, np.int64),
         np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
+        np.empty(size + 1, np.int64),
+        np.empty(size + len(edges.score)),
     )
     for b in range(lo, hi):
         n = lengths[b]
         point[b] = 0.0
         blocks[b] = 0
-        edges = max(n, 1) - components
-        if not load(scores[b], n, score) or not 0 <= edges <= spanning_forest(score, n, left, parent, value):
+        rank = max(n, 1) - components
+        if not load(scores[b], n, score) or not 0 <= rank <= spanning_forest(score, n, best, parent, value):
             return b
-        if edges > 0:
-            largest = 0.0
-            for v in range(n):
-                if value[v] > -np.inf:
-                    largest = max(largest, abs(value[v]))
-            _project(score, n, components, 1e-14 * largest, room, point[b], blocks[b])
-    return -1
-
-
-@kernel
-def project_backward(blocks, gradient, product, lo, hi):
-    """The Jacobian of `project`, which is symmetric, times `gradient`: less its mean in each block, 0 in block 0.
-
-    Only the upper half of the gradient is read; product (batch, N, N) is the same in both halves.  O(n²) each.
-    """
-    size = blocks.shape[1]
-    total, count = np.empty(size + 1), np.empty(size + 1)
-    for b in range(lo, hi):
-        total[:] = 0.0
-        count[:] = 0.0
-        for i in range(size):
-            for j in range(i + 1, size):
-                if blocks[b, i, j] > 0:
-                    total[blocks[b, i, j]] += gradient[b, i, j]
-                    count[blocks[b, i, j]] += 1.0
-        for i in range(size):
-            product[b, i, i] = 0.0
-            for j in range(i + 1, size):
-                k = blocks[b, i, j]
-                x = gradient[b, i, j] - total[k] / count[k] if k > 0 else 0.0
-                product[b, i, j] = product[b, j, i] = x
+        if rank > 0:
+            count = keep_best(n, n, best, parent, value)
+            _begin(score, n, components, edges, graphs)
+            _project(
+                n, best, count, parent, value, graphs, edges, spare, room, work, weight, point[b], blocks[b]
+            )
     return -1
