@@ -71,25 +71,17 @@ def log_partition(scores, lengths, value, lo, hi):
     return _answer(trees.log_partition(arcs, words, False, value[lo:hi], 0, hi - lo), lo)
 
 
-def linearize(scores, lengths, value, marginals, weights, slopes, lo, hi):
-    """`partition`, also leaving what `hessian_product_at` needs: weights, slopes (batch, N, N), float64."""
-    arcs, words = _directed(scores, lengths, lo, hi)
-    halves = np.empty_like(arcs)
-    report = trees.linearize(
-        arcs, words, False, value[lo:hi], halves, weights[lo:hi], slopes[lo:hi], 0, hi - lo
-    )
-    _undirect(halves, marginals, lo, hi)
-    return _answer(report, lo)
-
-
 def partition(scores, lengths, value, marginals, lo, hi):
     """The log-partition of each instance and its gradient, the probability of every edge.  O(n³) each.
 
     marginals (batch, N, N): the same in both halves, zero on the diagonal and in the padding.
     Otherwise as `log_partition`.
     """
-    nothing = np.empty((0, 0, 0))
-    return linearize(scores, lengths, value, marginals, nothing, nothing, lo, hi)
+    arcs, words = _directed(scores, lengths, lo, hi)
+    halves = np.empty_like(arcs)
+    report = trees.partition(arcs, words, False, value[lo:hi], halves, 0, hi - lo)
+    _undirect(halves, marginals, lo, hi)
+    return _answer(report, lo)
 
 
 def hessian_product(scores, lengths, direction, product, lo, hi):
@@ -101,18 +93,6 @@ def hessian_product(scores, lengths, direction, product, lo, hi):
     along, _ = _directed(direction, lengths, lo, hi)
     halves = np.empty_like(along)
     report = trees.hessian_product(arcs, words, False, along, halves, 0, hi - lo)
-    _undirect(halves, product, lo, hi)
-    return _answer(report, lo)
-
-
-def hessian_product_at(scores, lengths, weights, slopes, direction, product, lo, hi):
-    """`hessian_product` from the weights and slopes that `linearize` left, at about the marginals' cost."""
-    arcs, words = _directed(scores, lengths, lo, hi)
-    along, _ = _directed(direction, lengths, lo, hi)
-    halves = np.empty_like(along)
-    report = trees.hessian_product_at(
-        arcs, words, False, weights[lo:hi], slopes[lo:hi], along, halves, 0, hi - lo
-    )
     _undirect(halves, product, lo, hi)
     return _answer(report, lo)
 
