@@ -1,4 +1,4 @@
-"""Spanning trees and forests of undirected graphs: greedy choice, k best, sums over all, and projection by dense sets."""
+"""Spanning trees and forests of undirected graphs: greedy choice, k best, sums, and projection by dense sets."""
 
 from pullback.kernels.spanning_trees.blocks import project_backward
 from pullback.kernels.spanning_trees.greedy import argmax

@@ -1,8 +1,8 @@
 """The blocks of a projection: sets of edges whose sum stays the same when the scores change a little.
 
-A block is written when its graph has no dense set.  If all nodes together are tight, x(all edges) = |nodes| − 1, then so
-are the parts of the graph of positive edges that meet in single nodes only: their ranks add up to the same.  So each
-such part, a biconnected component, is a block of its own.
+A block is written when its graph has no dense set.  If x(all edges) = |nodes| − 1, then x(T) = |T| − 1 also holds for
+the parts of the graph of positive edges that meet in single nodes only, since their |T| − 1 add up to the same.  So each
+such part, a biconnected component, is a block of its own.  Likewise in forests with one tree for each component.
 """
 
 import numpy as np
@@ -70,10 +70,10 @@ def _join_cycles(weight, groups, parent, depth, part):
 
 
 @inner
-def write(edges, first, last, group, groups, components, shift, weight, work, number, point, blocks):
+def write(edges, first, last, group, groups, components, base, shift, weight, work, number, point, blocks):
     """Writes x = max(s − λ, 0) and the blocks of its positive edges, counted from `number` on; returns the next number.
 
-    weight (groups, groups) holds what x has between the groups, which are the nodes of the graph.
+    λ = base + shift.  weight (groups, groups) holds what x has between the groups, which are the nodes of the graph.
     """
     parent, depth, queue, part, name = work.queue, work.level, work.arc, work.order, work.path
     parts_are_tight = _span(weight, groups, parent, depth, queue) == components
@@ -82,7 +82,7 @@ def write(edges, first, last, group, groups, components, shift, weight, work, nu
     for a in range(groups):
         name[a] = 0
     for e in range(first, last):
-        x = edges.score[e] - shift
+        x = (edges.score[e] - base) - shift
         if x > 0.0:
             i, j = edges.low[e], edges.high[e]
             top = 0

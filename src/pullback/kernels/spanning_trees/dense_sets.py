@@ -13,8 +13,8 @@ room; the nodes it can reach are full, carry all of the edges among them and to 
 are the densest set, too dense by what is left.
 
 Two kinds of nodes need no flow.  If an edge of v weighs more than 1, its ends are a dense set, and become one node.  If
-all edges of v to nodes before it weigh at most 1 together, it cannot make a set dense, and just carries them.  Hence the
-order: the node with the least weight to the others enters last, and so on.
+all edges of v to nodes before it weigh at most 1 together, it cannot make a set dense, and just carries them.  Hence
+the order: the node with the least weight to the others enters last, and so on.
 """
 
 from collections import namedtuple

@@ -41,7 +41,11 @@ def _sets(count, size):
 @inner
 def _copy(source, one, target, other):
     """Makes set `other` of `target` the set `one` of `source`."""
-    target.value[other], target.fixed[other], target.bans[other] = source.value[one], source.fixed[one], source.bans[one]
+    target.value[other], target.fixed[other], target.bans[other] = (
+        source.value[one],
+        source.fixed[one],
+        source.bans[one],
+    )
     for e in range(source.low.shape[1]):
         target.low[other, e], target.high[other, e] = source.low[one, e], source.high[one, e]
     for i in range(source.bans[one]):

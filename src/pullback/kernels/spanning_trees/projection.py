@@ -13,9 +13,8 @@ Any other λ splits the graph in the same way, if it does split it and the sum b
 less k.  Edges with s − λ > 1 are dense by themselves, so where scores are peaked, a λ for which half of the best
 forest's edges are of this kind halves the graph at once.
 
-**Backward.**  While the dense sets stay the same, so does the sum over each block, and x = s − λ on its positive edges: the
-Jacobian subtracts the mean of each block.  Where the positive edges of a block form several parts that meet in single
-nodes, each part has a sum of its own, and is a block of its own.
+**Backward.**  While the dense sets stay the same, so does the sum over each block, and x = s − λ on its positive edges:
+the Jacobian subtracts the mean of each block (`blocks`).
 """
 
 from collections import namedtuple
@@ -77,7 +76,10 @@ def _begin(score, n, components, edges, graphs):
 
 @inner
 def _threshold(score, total, kept):
-    """λ such that Σ max(s − λ, 0) = total, and how many are above it; Newton's method from below (Michelot, 1986)."""
+    """λ such that Σ max(s − λ, 0) = total, and how many are above it; Newton's method from below (Michelot, 1986).
+
+    λ comes as two numbers, the largest score and what to add to it: their sum would lose digits of large scores.
+    """
     top = -np.inf
     for e in range(len(score)):
         top = max(top, score[e])
@@ -98,7 +100,7 @@ def _threshold(score, total, kept):
                 kept[left] = kept[e]
                 left += 1
         if left == count or left == 0:
-            return top + shift, count
+            return top, shift, count
         count = left
 
 
@@ -106,7 +108,7 @@ def _threshold(score, total, kept):
 def _halfway(best, count, parent, value, group, rank, kept):
     """A λ that makes half of `rank` edges dense by themselves, the best forest's largest edges between groups.
 
-    `best` lists their nodes, largest edge first.  −∞ if there is no such edge.
+    `best` lists their nodes, largest edge first.  Again as two numbers, −∞ the first if there is no such edge.
     """
     found = 0
     for place in range(count):
@@ -116,17 +118,17 @@ def _halfway(best, count, parent, value, group, rank, kept):
         if group[v] >= 0 and group[parent[v]] >= 0 and group[v] != group[parent[v]]:
             kept[found] = value[v]
             found += 1
-    return kept[found // 2] - 1.5 if found > 0 else -np.inf
+    return kept[found // 2] if found > 0 else -np.inf, -1.5
 
 
 @inner
-def _weigh(edges, first, last, group, groups, shift, weight):
+def _weigh(edges, first, last, group, groups, base, shift, weight):
     """weight[a, b] = Σ max(s − λ, 0) over the edges between the groups a and b."""
     for a in range(groups):
         for b in range(groups):
             weight[a, b] = 0.0
     for e in range(first, last):
-        x = edges.score[e] - shift
+        x = (edges.score[e] - base) - shift
         if x > 0.0:
             a, b = group[edges.low[e]], group[edges.high[e]]
             weight[a, b] += x
@@ -134,12 +136,12 @@ def _weigh(edges, first, last, group, groups, shift, weight):
 
 
 @inner
-def _between(edges, first, last, group, label, shift):
+def _between(edges, first, last, group, label, base, shift):
     """Σ max(s − λ, 0) over the edges between sets."""
     total = 0.0
     for e in range(first, last):
         if label[group[edges.low[e]]] != label[group[edges.high[e]]]:
-            total += max(edges.score[e] - shift, 0.0)
+            total += max((edges.score[e] - base) - shift, 0.0)
     return total
 
 
@@ -158,7 +160,7 @@ def _relabel(label, groups, place):
 
 
 @inner
-def _sort_edges(edges, spare, first, last, group, label, sets, shift, end):
+def _sort_edges(edges, spare, first, last, group, label, sets, base, shift, end):
     """Sorts the edges by the set they are inside of, those between sets last; writes where each of these parts ends.
 
     λ only grows inside of a set, so an edge whose score is below it will be 0 there, and is left out.
@@ -171,7 +173,7 @@ def _sort_edges(edges, spare, first, last, group, label, sets, shift, end):
             t = label[group[i]]
             if t != label[group[j]]:
                 t = sets
-            elif edges.score[e] <= shift:
+            elif edges.score[e] - base <= shift:
                 continue
             if turn == 1:
                 spare.low[end[t]], spare.high[end[t]], spare.score[end[t]] = i, j, edges.score[e]
@@ -210,37 +212,49 @@ def _split(graphs, top, n, group, groups, components, label, sets, first, end, p
 
 
 @inner
+def _partition(edges, first, last, group, groups, components, trial, tolerance, work, weight, label, kept):
+    """The partition of a graph into dense sets at a λ that suits it: (number of sets, λ as two numbers).
+
+    `trial` is a λ to begin with where scores are peaked: where it is above that of the whole graph, or too few edges
+    are above the latter to span the graph.  There are as many sets as groups only if the graph needs no splitting.
+    """
+    rank = groups - components
+    top, final, above = _threshold(edges.score[first:last], np.float64(rank), kept)
+    base, shift = trial
+    if base > -np.inf and (base + shift > top + final or above < rank):
+        _weigh(edges, first, last, group, groups, base, shift, weight)
+        sets = dense_sets.partition(weight, groups, tolerance, work, label)
+        if 1 < sets < groups and _between(edges, first, last, group, label, base, shift) <= sets - components:
+            return sets, base, shift
+    _weigh(edges, first, last, group, groups, top, final, weight)
+    sets = dense_sets.partition(weight, groups, tolerance, work, label)
+    return sets if sets > 1 else groups, top, final  # all in one set is rounding: the whole graph is never dense
+
+
+@inner
 def _project(n, best, count, parent, value, graphs, edges, spare, room, work, weight, point, blocks):
     """Solves the graphs on the stack, which holds the whole; `best` lists the `count` edges of its best forest."""
     group, label, place, end, kept = room
     tolerance = _TOLERANCE + _ROUNDING * max(abs(value[best[0]]), abs(value[best[count - 1]]))
-    top, number = 1, 1
-    while top > 0:
-        top -= 1
-        groups, components, first, last = graphs.groups[top], graphs.components[top], graphs.first[top], graphs.last[top]
+    height, number = 1, 1
+    while height > 0:
+        height -= 1
+        groups, components = graphs.groups[height], graphs.components[height]
+        first, last = graphs.first[height], graphs.last[height]
         for i in range(n):
-            group[i] = graphs.group[top, i]
-        rank = groups - components
-        final, above = _threshold(edges.score[first:last], np.float64(rank), kept)
-        shift, halfway = final, _halfway(best, count, parent, value, group, rank, kept)
-        if halfway > final or (above < rank and halfway > -np.inf):
-            shift = halfway
-        while True:
-            _weigh(edges, first, last, group, groups, shift, weight)
-            sets = dense_sets.partition(weight, groups, tolerance, work, label)
-            if shift == final:
-                break
-            if 1 < sets < groups and _between(edges, first, last, group, label, shift) <= sets - components:
-                break
-            shift = final
-        if 1 < sets < groups:
+            group[i] = graphs.group[height, i]
+        trial = _halfway(best, count, parent, value, group, groups - components, kept)
+        sets, base, shift = _partition(
+            edges, first, last, group, groups, components, trial, tolerance, work, weight, label, kept
+        )
+        if sets < groups:
             _relabel(label, groups, place)
-            _sort_edges(edges, spare, first, last, group, label, sets, shift, end)
-            top = _split(graphs, top, n, group, groups, components, label, sets, first, end, place)
+            _sort_edges(edges, spare, first, last, group, label, sets, base, shift, end)
+            height = _split(graphs, height, n, group, groups, components, label, sets, first, end, place)
         else:
-            _weigh(edges, first, last, group, groups, shift, weight)
+            _weigh(edges, first, last, group, groups, base, shift, weight)
             number = block.write(
-                edges, first, last, group, groups, components, shift, weight, work, number, point, blocks
+                edges, first, last, group, groups, components, base, shift, weight, work, number, point, blocks
             )
 
 
@@ -274,7 +288,5 @@ def project(scores, lengths, components, point, blocks, lo, hi):
         if rank > 0:
             count = keep_best(n, n, best, parent, value)
             _begin(score, n, components, edges, graphs)
-            _project(
-                n, best, count, parent, value, graphs, edges, spare, room, work, weight, point[b], blocks[b]
-            )
+            _project(n, best, count, parent, value, graphs, edges, spare, room, work, weight, point[b], blocks[b])
     return -1

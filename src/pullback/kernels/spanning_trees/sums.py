@@ -1,7 +1,7 @@
 """Sums over all spanning trees: log-partition, marginals, their derivative and exact samples.
 
-Directed away from node 0, a spanning tree is a dependency tree whose root is node 0, and each edge is one of two arcs of
-the same score.  So the sums are those of `trees`, which stay accurate whatever the scores, and the marginal of an
+Directed away from node 0, a spanning tree is a dependency tree whose root is node 0, and each edge is one of two arcs
+of the same score.  So the sums are those of `trees`, which stay accurate whatever the scores, and the marginal of an
 edge is what its two arcs have together.
 
 There are no sums over forests of several trees: the matrix-tree theorem counts each as often as its trees can be given
@@ -56,10 +56,6 @@ def _directed(scores, lengths, lo, hi):
     return arcs, np.maximum(lengths[lo:hi] - 1, 0)
 
 
-def _answer(report, lo):
-    return report + lo if report >= 0 else report
-
-
 def log_partition(scores, lengths, value, lo, hi):
     """log Σ exp(score) over the spanning trees of each instance.  O(n³) each.
 
@@ -68,7 +64,8 @@ def log_partition(scores, lengths, value, lo, hi):
     Returns the first instance without a tree or with a score of NaN or +∞, or −1.
     """
     arcs, words = _directed(scores, lengths, lo, hi)
-    return _answer(trees.log_partition(arcs, words, False, value[lo:hi], 0, hi - lo), lo)
+    report = trees.log_partition(arcs, words, False, value[lo:hi], 0, hi - lo)
+    return -1 if report == -1 else report + lo
 
 
 def partition(scores, lengths, value, marginals, lo, hi):
@@ -80,8 +77,7 @@ def partition(scores, lengths, value, marginals, lo, hi):
     arcs, words = _directed(scores, lengths, lo, hi)
     halves = np.empty_like(arcs)
     report = trees.partition(arcs, words, False, value[lo:hi], halves, 0, hi - lo)
-    _undirect(halves, marginals, lo, hi)
-    return _answer(report, lo)
+    return _undirect(halves, marginals, lo, hi) if report == -1 else report + lo
 
 
 def hessian_product(scores, lengths, direction, product, lo, hi):
@@ -93,8 +89,7 @@ def hessian_product(scores, lengths, direction, product, lo, hi):
     along, _ = _directed(direction, lengths, lo, hi)
     halves = np.empty_like(along)
     report = trees.hessian_product(arcs, words, False, along, halves, 0, hi - lo)
-    _undirect(halves, product, lo, hi)
-    return _answer(report, lo)
+    return _undirect(halves, product, lo, hi) if report == -1 else report + lo
 
 
 def sample(scores, lengths, seeds, count, vertices, lo, hi):
@@ -106,5 +101,4 @@ def sample(scores, lengths, seeds, count, vertices, lo, hi):
     arcs, words = _directed(scores, lengths, lo, hi)
     heads = np.empty((hi - lo, count, scores.shape[1]), np.int64)
     report = trees.sample(arcs, words, False, seeds[lo:hi], heads, 0, hi - lo)
-    _draw_edges(heads, lengths, vertices, lo, hi)
-    return _answer(report, lo)
+    return _draw_edges(heads, lengths, vertices, lo, hi) if report == -1 else report + lo
