@@ -1,8 +1,8 @@
 """The blocks of a projection: sets of edges whose sum stays the same when the scores change a little.
 
 A block is written when its graph has no dense set.  If x(all edges) = |nodes| − 1, then x(T) = |T| − 1 also holds for
-the parts of the graph of positive edges that meet in single nodes only, since their |T| − 1 add up to the same.  So each
-such part, a biconnected component, is a block of its own.  Likewise in forests with one tree for each component.
+the parts of the graph of positive edges that meet in single nodes only, since their |T| − 1 add up to the same.  So
+each such part, a biconnected component, is a block of its own.  Likewise in forests with one tree for each component.
 """
 
 import numpy as np

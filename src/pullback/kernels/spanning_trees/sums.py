@@ -30,7 +30,7 @@ def _direct(scores, arcs, lo, hi):
 def _undirect(arcs, edges, lo, hi):
     """Adds up the two arcs of each edge, in both halves of the instances lo … hi."""
     for b in range(lo, hi):
-        for i in range(arcs.shape[1]):
+        for i in range(edges.shape[1]):
             for j in range(i):
                 edges[b, i, j] = edges[b, j, i] = arcs[b - lo, i, j] + arcs[b - lo, j, i]
             edges[b, i, i] = 0.0
@@ -51,7 +51,8 @@ def _draw_edges(heads, lengths, vertices, lo, hi):
 
 def _directed(scores, lengths, lo, hi):
     """The scores of both arcs of each edge, and the number of words; a graph without nodes is like one of a single."""
-    arcs = np.empty((hi - lo, *scores.shape[1:]), scores.dtype)
+    size = max(scores.shape[1], 1)
+    arcs = np.empty((hi - lo, size, size), scores.dtype)
     _direct(scores, arcs, lo, hi)
     return arcs, np.maximum(lengths[lo:hi] - 1, 0)
 
@@ -99,6 +100,6 @@ def sample(scores, lengths, seeds, count, vertices, lo, hi):
     Otherwise as `log_partition`.
     """
     arcs, words = _directed(scores, lengths, lo, hi)
-    heads = np.empty((hi - lo, count, scores.shape[1]), np.int64)
+    heads = np.empty((hi - lo, count, arcs.shape[1]), np.int64)
     report = trees.sample(arcs, words, False, seeds[lo:hi], heads, 0, hi - lo)
     return _draw_edges(heads, lengths, vertices, lo, hi) if report == -1 else report + lo
