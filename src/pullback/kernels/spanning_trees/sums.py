@@ -4,8 +4,8 @@ Directed away from node 0, a spanning tree is a dependency tree whose root is no
 of the same score.  So the sums are those of `trees`, which stay accurate whatever the scores, and the marginal of an
 edge is what its two arcs have together.
 
-There are no sums over forests of several trees: the matrix-tree theorem counts each as often as its trees can be given
-roots, and no determinant is known to count it once.
+There are no sums over forests of several trees.  The matrix-tree theorem counts such a forest as often as its trees can
+be given roots; to count every forest once is #P-hard (Jaeger, Vertigan and Welsh, 1990).
 """
 
 import numpy as np
