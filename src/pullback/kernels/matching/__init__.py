@@ -1,0 +1,6 @@
+"""Matchings of rows and columns: the best, the k best, mixtures, and the entropic ones of Sinkhorn."""
+
+from pullback.kernels.matching.assignment import argmax
+from pullback.kernels.matching.k_best import topk
+
+__all__ = ["argmax", "topk"]
