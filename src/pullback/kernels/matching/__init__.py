@@ -2,5 +2,6 @@
 
 from pullback.kernels.matching.assignment import argmax
 from pullback.kernels.matching.k_best import topk
+from pullback.kernels.matching.projection import project, project_backward
 
-__all__ = ["argmax", "topk"]
+__all__ = ["argmax", "project", "project_backward", "topk"]
