@@ -128,8 +128,11 @@ def _cholesky(rows, system):
 
 
 @inner
-def solve_sparse(begin, column, rows, cols, system):
-    """Solves a system whose weights are one at column[begin[i] : begin[i + 1]]; False if that takes too long."""
+def solve_sparse(begin, column, rows, cols, noise, system):
+    """Solves a system whose weights are one at column[begin[i] : begin[i + 1]]; False if that takes too long.
+
+    The right side is known up to `noise`: with a smaller residual, x would grow where nothing but rounding asks for it.
+    """
     n = rows + cols
     inverse, x, rest, move, image = system.vectors
     _degrees(begin, column, rows, cols, inverse)
@@ -142,7 +145,7 @@ def solve_sparse(begin, column, rows, cols, system):
         size = max(size, abs(rest[v]))
     energy, worst = dot(rest, move, n), size
     for _ in range(2 * n):
-        if worst <= ACCURATE * size:
+        if worst <= ACCURATE * size + noise:
             break
         _apply(begin, column, rows, cols, inverse, move, image)
         curvature = dot(move, image, n)
@@ -153,7 +156,7 @@ def solve_sparse(begin, column, rows, cols, system):
         for v in range(n):
             move[v] = image[v] + (next_energy / energy) * move[v]
         energy = next_energy
-    if not worst <= 1e3 * ACCURATE * size:
+    if not worst <= 1e3 * (ACCURATE * size + noise):
         return False
     system.rows[:rows] = x[:rows]
     system.cols[:cols] = x[rows:n]

@@ -33,6 +33,7 @@ from pullback.kernels.tools import inner, summing
 
 STEPS = 200
 BALANCED = 1e-12  # what a sum may be off 1
+NOISE = 2e-14  # what rounding may do to a sum
 TIGHT = 1e-12  # relative to the prices: r above −TIGHT counts as 0 after `rematch`
 WIDE_SPREAD = 4.0  # largest less smallest score from which on the best matching is a good start
 LARGE = 48  # rows from which on conjugate gradients are faster
@@ -109,7 +110,7 @@ def nearest(rest, optional, w):
             w.system.rows[i] = w.row_sum[i] - 1.0
         for j in range(cols):
             w.system.cols[j] = w.col_sum[j] - 1.0
-        solve(rows, cols, w)
+        solve(rows, cols, NOISE, w)
         if not _search(rest, squares, signed_rows, signed_cols, w):
             return -1, True
         if _worst(rows, cols, signed_rows, signed_cols, w) > BALANCED:
@@ -270,9 +271,9 @@ def _is_balanced(rows, cols, w):
 
 
 @inner
-def solve(rows, cols, w):
-    """Solves the system of the active pairs."""
-    if rows >= LARGE and solve_sparse(w.begin, w.column, rows, cols, w.system):
+def solve(rows, cols, noise, w):
+    """Solves the system of the active pairs, whose right side is known up to `noise`."""
+    if rows >= LARGE and solve_sparse(w.begin, w.column, rows, cols, noise, w.system):
         return
     weight = w.weight[: rows * cols].reshape(rows, cols)
     weight[:] = 0.0

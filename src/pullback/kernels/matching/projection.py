@@ -98,7 +98,7 @@ def _project_on_face(point, optional, row_price, col_price, gradient, product, w
             j = w.column[k]
             system.rows[i] += gradient[i, j]
             system.cols[j] += gradient[i, j]
-    solve(rows, cols, w)
+    solve(rows, cols, 0.0, w)
     for i in range(rows):
         for k in range(w.begin[i], w.begin[i + 1]):
             j = w.column[k]

@@ -10,6 +10,7 @@ import numpy as np
 from pullback.kernels.tools import fmax, inner, summing
 
 STEPS = 60
+ACCURATE = 1e-14  # change of a threshold that is not worth another pass
 
 
 @summing
@@ -44,7 +45,7 @@ def _threshold(row):
             continue
         change = (mass - 1.0) / count
         theta += change
-        if abs(change) <= 1e-15 * (1.0 + abs(theta)) or (step > 1 and change < 0.0):
+        if abs(change) <= ACCURATE * (1.0 + abs(theta)) or (step > 1 and change < 0.0):
             break
     return theta
 
@@ -89,7 +90,7 @@ def settle_columns(rest, price, signed, theta, mass, count):
             if count[j] > 0.0:
                 change = (mass[j] - 1.0) / count[j]
                 if step < 2 or change > 0.0:
-                    moved |= abs(change) > 1e-15 * (1.0 + abs(theta[j])) and (change > 0.0 or theta[j] > floor)
+                    moved |= abs(change) > ACCURATE * (1.0 + abs(theta[j])) and (change > 0.0 or theta[j] > floor)
                     theta[j] = max(theta[j] + change, floor)
             elif theta[j] > floor:
                 best = -np.inf
