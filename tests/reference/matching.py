@@ -58,16 +58,13 @@ def surplus(point, optional=False):
     return max(0.0, np.concatenate(over).max(initial=0.0))
 
 
-def face_projection(point, every, gradient):
-    """Projection of `gradient` on the directions between the matchings that use only pairs in use.
-
-    The smallest face that holds a mixture is also tight wherever the mixture is: in an optional matching a row or
-    column whose sum is 1 has a partner in every matching of the face.
-    """
-    flat, mixture = every.reshape(len(every), -1), point.ravel()
-    inside = ~flat[:, mixture <= 1e-10].any(1)
-    for axis in (1, 2):
-        full = np.abs(point.sum(axis - 1 + (1 if axis == 1 else -1)) - 1.0) < 1e-9
-        inside &= (every.sum(3 - axis)[:, full] == 1.0).all(1)
-    span = flat[inside] - flat[inside][0]
-    return (np.linalg.pinv(span) @ (span @ gradient.ravel())).reshape(point.shape)
+def face_projection(point, tight_rows, tight_cols, gradient):
+    """Projection of `gradient` on the directions that use pairs in use and keep the sums of tight rows and columns."""
+    used = np.argwhere(point > 0.0)
+    sums = [used[:, 0] == i for i in np.flatnonzero(tight_rows)] + [used[:, 1] == j for j in np.flatnonzero(tight_cols)]
+    product, on_face = np.zeros(point.shape), gradient[point > 0.0]
+    if sums:
+        kept = np.array(sums, float)
+        on_face = on_face - np.linalg.pinv(kept) @ (kept @ on_face)
+    product[point > 0.0] = on_face
+    return product

@@ -120,7 +120,7 @@ def nearest(rest, optional, w):
 
 @inner
 def _start(rest, optional, w):
-    """First prices: 0, or those of the best matching if scores are far apart; False if there is no matching."""
+    """First prices: 0, or those of the best matching if scores are far apart or forbidden; False if there is no matching."""
     rows, cols = rest.shape
     w.row_price[:rows] = 0.0
     w.col_price[:cols] = 0.0
@@ -128,7 +128,7 @@ def _start(rest, optional, w):
     for i in range(rows):
         for j in range(cols):
             lowest, highest = min(lowest, rest[i, j]), max(highest, rest[i, j])
-    if highest - lowest > WIDE_SPREAD:
+    if lowest == -np.inf or highest - lowest > WIDE_SPREAD:
         if not assign(rest, optional, w.assignment):
             return False
         _take_prices(rest, rest, optional, 1.0, w)
