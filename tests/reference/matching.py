@@ -65,6 +65,6 @@ def face_projection(point, tight_rows, tight_cols, gradient):
     product, on_face = np.zeros(point.shape), gradient[point > 0.0]
     if sums:
         kept = np.array(sums, float)
-        on_face = on_face - np.linalg.pinv(kept) @ (kept @ on_face)
+        on_face = on_face - kept.T @ np.linalg.lstsq(kept.T, on_face, rcond=1e-10)[0]
     product[point > 0.0] = on_face
     return product

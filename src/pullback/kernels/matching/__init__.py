@@ -3,5 +3,6 @@
 from pullback.kernels.matching.assignment import argmax
 from pullback.kernels.matching.k_best import topk
 from pullback.kernels.matching.projection import project, project_backward
+from pullback.kernels.matching.sinkhorn import sinkhorn, sinkhorn_backward
 
-__all__ = ["argmax", "project", "project_backward", "topk"]
+__all__ = ["argmax", "project", "project_backward", "sinkhorn", "sinkhorn_backward", "topk"]
