@@ -32,7 +32,7 @@ from pullback.kernels.tools import exp, fmax, inner, kernel, log, summing
 FAR = 8.0  # spread of scores, in units of ε, from which on the best matching is a good start
 SWEEPS = 4  # at least so many before the first step
 NEAR = 0.5  # error from which on steps are tried
-LONGEST = 4.0  # change of a price in a step
+LONGEST = 20.0  # change of a price in a step
 SMALLEST = 1e-300  # sums below cannot be inverted
 
 
@@ -174,16 +174,20 @@ def _error(rows, signed_rows, row, w):
 
 
 @inner
-def _sweep(rows, signed_rows, w):
+def _sweep(rows, signed_rows, row, w):
+    """Sinkhorn's iteration for the prices `row`, whose sums are known."""
     for i in range(rows):
-        w.row[i] += log(max(w.row_sum[i], SMALLEST))
+        row[i] += log(max(w.row_sum[i], SMALLEST))
         if not signed_rows:
-            w.row[i] = max(w.row[i], -w.row_base[i])
+            row[i] = max(row[i], -w.row_base[i])
 
 
 @inner
 def _newton(rest, value, signed_rows, signed_cols, point, w):
-    """One step of Newton's, shortened until D decreases enough: (whether it does, the new D)."""
+    """One step of Newton's and a sweep, shortened until D decreases enough: (whether it does, the new D).
+
+    The price of a column that becomes 0 on the way stops there, and D bends upward.  The sweep corrects its row.
+    """
     rows, cols = rest.shape
     for j in range(cols):
         w.system.cols[j] = 0.0
@@ -207,6 +211,8 @@ def _newton(rest, value, signed_rows, signed_cols, point, w):
             if not signed_rows:
                 w.trial[i] = max(w.trial[i], -w.row_base[i])
             slope += (w.trial[i] - w.row[i]) * slope_at[i]
+        _evaluate(rest, w.trial, signed_cols, point, w)
+        _sweep(rows, signed_rows, w.trial, w)
         new = _evaluate(rest, w.trial, signed_cols, point, w)
         if new - value <= 1e-4 * slope + 1e-14 * (rows + abs(value)):
             w.row[:rows] = w.trial[:rows]
@@ -232,7 +238,7 @@ def _maximize(rest, optional, tolerance, max_iterations, point, w):
                 value = _evaluate(rest, w.row, signed_cols, point, w)
                 wait = iteration + SWEEPS
         else:
-            _sweep(rows, signed_rows, w)
+            _sweep(rows, signed_rows, w.row, w)
             value = _evaluate(rest, w.row, signed_cols, point, w)
         error = _error(rows, signed_rows, w.row, w)
     return iteration, error
