@@ -41,7 +41,7 @@ class Workspace(NamedTuple):
 
     rest      t less the prices of the start, `row_base` and `col_base`
     row       prices of rows relative to the start, and `trial` ones
-    col       prices of columns relative to the start
+    col       prices of columns relative to the start, those of the last evaluation; old_col, before the search
     """
 
     rest: np.ndarray
@@ -51,6 +51,7 @@ class Workspace(NamedTuple):
     row: np.ndarray
     trial: np.ndarray
     col: np.ndarray
+    old_col: np.ndarray
     top: np.ndarray
     row_sum: np.ndarray
     col_sum: np.ndarray
@@ -68,6 +69,7 @@ def _new_workspace(n, m):
         np.empty(cols),
         np.empty(rows),
         np.empty(rows),
+        np.empty(cols),
         np.empty(cols),
         np.empty(cols),
         np.empty(rows),
@@ -184,41 +186,69 @@ def _sweep(rows, signed_rows, row, w):
 
 @inner
 def _newton(rest, value, signed_rows, signed_cols, point, w):
-    """One step of Newton's and a sweep, shortened until D decreases enough: (whether it does, the new D).
+    """One step of Newton's: (whether D decreases, the new D).
+
+    If a price at 0 stands in the way, because it would have to become negative, the step is repeated without it.
+    """
+    rows, cols = rest.shape
+    slope = w.system.vectors[0]
+    for i in range(rows):
+        slope[i] = 1.0 - w.row_sum[i]
+    for j in range(cols):
+        w.system.tight_cols[j] = signed_cols or w.col_base[j] + w.col[j] > 0.0
+        w.old_col[j] = w.col[j]
+    for _ in range(3):
+        for i in range(rows):
+            w.system.rows[i] = -slope[i]
+        for j in range(cols):
+            w.system.cols[j] = 0.0
+        solve_dense(point, w.system)
+        better, new = _search(rest, value, slope, signed_rows, signed_cols, point, w)
+        if better or not _release(rows, cols, signed_rows, signed_cols, w):
+            return better, new
+        _evaluate(rest, w.row, signed_cols, point, w)
+    return False, value
+
+
+@inner
+def _search(rest, value, slope, signed_rows, signed_cols, point, w):
+    """Goes along the solution of the system, then sweeps, until D decreases enough: (whether it does, the new D).
 
     The price of a column that becomes 0 on the way stops there, and D bends upward.  The sweep corrects its row.
     """
-    rows, cols = rest.shape
-    for j in range(cols):
-        w.system.cols[j] = 0.0
-        w.system.tight_cols[j] = signed_cols or w.col_base[j] + w.col[j] > 0.0
-    for i in range(rows):
-        w.system.rows[i] = w.row_sum[i] - 1.0
-    solve_dense(point, w.system)
+    rows = rest.shape[0]
     longest = 0.0
     for i in range(rows):
         longest = max(longest, abs(w.system.rows[i]))
-    if not longest < np.inf:
-        return False, value
     length = min(1.0, LONGEST / longest) if longest > 0.0 else 1.0
-    slope_at = w.system.vectors[0]
-    for i in range(rows):
-        slope_at[i] = 1.0 - w.row_sum[i]
     for _ in range(6):
-        slope = 0.0
+        promised = 0.0
         for i in range(rows):
             w.trial[i] = w.row[i] + length * w.system.rows[i]
             if not signed_rows:
                 w.trial[i] = max(w.trial[i], -w.row_base[i])
-            slope += (w.trial[i] - w.row[i]) * slope_at[i]
+            promised += (w.trial[i] - w.row[i]) * slope[i]
         _evaluate(rest, w.trial, signed_cols, point, w)
         _sweep(rows, signed_rows, w.trial, w)
         new = _evaluate(rest, w.trial, signed_cols, point, w)
-        if new - value <= 1e-4 * slope + 1e-14 * (rows + abs(value)):
+        if new - value <= 1e-4 * promised + 1e-14 * (rows + abs(value)):
             w.row[:rows] = w.trial[:rows]
             return True, new
         length *= 0.25
     return False, value
+
+
+@inner
+def _release(rows, cols, signed_rows, signed_cols, w):
+    """Takes prices that the step would make negative for those of sums that may be less than 1; False if none is."""
+    found = False
+    for i in range(rows):
+        if not signed_rows and w.system.tight_rows[i] and w.row_base[i] + w.row[i] + w.system.rows[i] < 0.0:
+            w.system.tight_rows[i], found = False, True
+    for j in range(cols):
+        if not signed_cols and w.system.tight_cols[j] and w.col_base[j] + w.old_col[j] + w.system.cols[j] < 0.0:
+            w.system.tight_cols[j], found = False, True
+    return found
 
 
 @inner
