@@ -32,6 +32,7 @@ from pullback.kernels.tools import exp, fmax, inner, kernel, log, summing
 FAR = 8.0  # spread of scores, in units of ε, from which on the best matching is a good start
 SWEEPS = 4  # at least so many before the first step
 NEAR = 0.5  # error from which on steps are tried
+RELEASES = 4  # how often a step is tried, with fewer and fewer prices
 LONGEST = 20.0  # change of a price in a step
 SMALLEST = 1e-300  # sums below cannot be inverted
 
@@ -83,16 +84,18 @@ def _new_workspace(n, m):
 def _start(rest, optional, epsilon, given, w):
     """Turns scores into what is left of t at the first prices; False if there is no matching.
 
-    The prices of rows are `given`, if there are any; else 0, or those of the best matching.
+    The prices of rows are `given`, if there are any; else the best score of each, or those of the best matching.
     """
     rows, cols = rest.shape
-    w.row_base[:rows] = 0.0
     w.col_base[:cols] = 0.0
     lowest, highest = np.inf, -np.inf
     for i in range(rows):
+        w.row_base[i] = -np.inf
         for j in range(cols):
             rest[i, j] /= epsilon
-            lowest, highest = min(lowest, rest[i, j]), max(highest, rest[i, j])
+            w.row_base[i] = max(w.row_base[i], rest[i, j])
+            lowest = min(lowest, rest[i, j])
+        highest = max(highest, w.row_base[i])
     if lowest == -np.inf or (highest - lowest > FAR and len(given) == 0):
         if not assign(rest, optional, w.assignment):
             return False
@@ -188,7 +191,7 @@ def _sweep(rows, signed_rows, row, w):
 def _newton(rest, value, signed_rows, signed_cols, point, w):
     """One step of Newton's: (whether D decreases, the new D).
 
-    If a price at 0 stands in the way, because it would have to become negative, the step is repeated without it.
+    If prices stand in the way because they would have to become negative, the step is repeated without them.
     """
     rows, cols = rest.shape
     slope = w.system.vectors[0]
@@ -197,7 +200,7 @@ def _newton(rest, value, signed_rows, signed_cols, point, w):
     for j in range(cols):
         w.system.tight_cols[j] = signed_cols or w.col_base[j] + w.col[j] > 0.0
         w.old_col[j] = w.col[j]
-    for _ in range(3):
+    for _ in range(RELEASES):
         for i in range(rows):
             w.system.rows[i] = -slope[i]
         for j in range(cols):
