@@ -224,6 +224,7 @@ def _search(rest, value, slope, signed_rows, signed_cols, point, w):
     for i in range(rows):
         longest = max(longest, abs(w.system.rows[i]))
     length = min(1.0, LONGEST / longest) if longest > 0.0 else 1.0
+    corner = _first_corner(rows, rest.shape[1], signed_rows, signed_cols, w)
     for _ in range(6):
         promised = 0.0
         for i in range(rows):
@@ -237,8 +238,22 @@ def _search(rest, value, slope, signed_rows, signed_cols, point, w):
         if new - value <= 1e-4 * promised + 1e-14 * (rows + abs(value)):
             w.row[:rows] = w.trial[:rows]
             return True, new
-        length *= 0.25
+        length = corner if 1e-9 < corner < length else 0.25 * length
+        corner = np.inf
     return False, value
+
+
+@inner
+def _first_corner(rows, cols, signed_rows, signed_cols, w):
+    """How far along the solution of the system a price becomes 0, and a bit further."""
+    first = np.inf
+    for i in range(rows):
+        if not signed_rows and w.system.rows[i] < 0.0:
+            first = min(first, -(w.row_base[i] + w.row[i]) / w.system.rows[i])
+    for j in range(cols):
+        if not signed_cols and w.system.cols[j] < 0.0:
+            first = min(first, -(w.col_base[j] + w.old_col[j]) / w.system.cols[j])
+    return 1.001 * first
 
 
 @inner
