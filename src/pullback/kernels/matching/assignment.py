@@ -235,8 +235,8 @@ def _move(start, j, last_row, a):
 def argmax(scores, lengths, optional, vertex, lo, hi):
     """The best matching of each instance, as zeros and ones.
 
-    scores, vertex (batch, n, m); lengths (batch, 2), the rows and columns in use; vertex is zero in padding.  A matching
-    covers the smaller side; if `optional`, it may leave out whatever it likes.  O(n² m) for n ≤ m at worst.
+    scores, vertex (batch, n, m); lengths (batch, 2), the rows and columns in use; vertex is zero in padding.  A
+    matching covers the smaller side; if `optional`, it may leave out whatever it likes.  O(n² m) for n ≤ m at worst.
     Returns the first instance without a matching, or with a score of NaN or +∞ or a length out of range, or −1.
     """
     n, m = scores.shape[1:]

@@ -1,13 +1,14 @@
 """Prices in the middle of all that belong to a best matching.
 
-The prices that `assign` ends with are extreme: many pairs outside the matching are tight by accident.  All the prices of
-a best matching satisfy, for a column j that row i has,
+The prices that `assign` ends with are extreme: many pairs outside the matching are tight by accident.  All the prices
+of a best matching satisfy, for a column j that row i has,
 
     v_j − v_k ≤ c_jk = s_ij − s_ik   for all columns k,        v_k = 0 for a column that nobody has
 
-and, if rows may stay idle, 0 ≤ u_i = s_ij − v_j and v_j ≥ s_kj for idle rows k.  So shortest paths between columns tell
-how far v_j may rise, to a node that stands for 0, and how far it may fall, from that node.  Where every column has a row
-any of them may stand for 0, since only differences matter.  The middle of both bounds satisfies all inequalities too.
+and, if rows may stay idle, 0 ≤ u_i = s_ij − v_j and v_j ≥ s_kj for idle rows k.  So shortest paths between columns
+tell how far v_j may rise, to a node that stands for 0, and how far it may fall, from that node.  Where every column has
+a row any of them may stand for 0, since only differences matter.  The middle of both bounds satisfies all inequalities
+too.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ from pullback.kernels.tools import inner
 @inner
 def center(score, optional, a, row_price):
     """Replaces a.price and row_price, the prices of the matching in a, by those in the middle."""
-    rows, cols = score.shape
+    cols = score.shape[1]
     rise, fall = np.empty(cols), np.empty(cols)
     done = np.empty(cols, np.bool_)
     _begin(score, optional, a, row_price, rise, fall)

@@ -1,7 +1,7 @@
 """SparseMAP over matchings: the nearest point of their hull and the matchings it mixes.
 
-By the active-set method; the argmax is that of `assignment`.  A row chooses a column: of m columns, slot i holds the part
-i · m + column, or −1 if the row has no partner.
+By the active-set method; the argmax is that of `assignment`.  A row chooses a column: of m columns, slot i holds the
+part i · m + column, or −1 if the row has no partner.
 """
 
 from typing import NamedTuple

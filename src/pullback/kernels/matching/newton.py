@@ -120,7 +120,7 @@ def nearest(rest, optional, w):
 
 @inner
 def _start(rest, optional, w):
-    """First prices: 0, or those of the best matching if scores are far apart or forbidden; False if there is no matching."""
+    """First prices: 0, or those of the best matching if scores are far apart or forbidden; False if there is none."""
     rows, cols = rest.shape
     w.row_price[:rows] = 0.0
     w.col_price[:cols] = 0.0

@@ -1,10 +1,8 @@
 """SparseMAP for matchings: the nearest mixture of matchings, and its derivative.
 
-By Birkhoff's theorem the mixtures are the matrices μ ≥ 0 whose rows and columns sum to 1 (or to at most 1, on the larger
-side, and on both if the matching is optional).
+By Birkhoff's theorem the mixtures are the matrices μ ≥ 0 whose rows and columns sum to 1 (or to at most 1, on the
+larger side, and on both if the matching is optional).
 """
-
-import numpy as np
 
 from pullback.kernels.matching.newton import collect, nearest, new_workspace, solve
 from pullback.kernels.matching.wide import fits, load
@@ -67,7 +65,7 @@ def project_backward(lengths, optional, point, row_price, col_price, gradient, p
     """The Jacobian of `project`, which is symmetric, times `gradient`: its orthogonal projection on the point's face.
 
     The face has the pairs of the point, and sums of 1 where they have to be or have a price; its directions keep these
-    sums.  point and prices are those `project` wrote; gradient, product (batch, n, m); the product is zero off the face.
+    sums.  point and prices are those `project` wrote; gradient, product (batch, n, m); the product is zero elsewhere.
     """
     n, m = point.shape[1:]
     w = new_workspace(n, m)

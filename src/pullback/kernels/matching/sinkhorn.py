@@ -4,9 +4,9 @@ Over the same mixtures as SparseMAP.  With a price for each row and column, in u
 
     μ_ij = exp(t_ij − u_i − v_j),    t_ij = s_ij / ε − 1
 
-where u, v minimize D(u, v) = Σ μ_ij + Σ u + Σ v; prices of sums that may be less than 1 are not negative.  Columns always
-have their best prices, v_j = log Σ_i exp(t_ij − u_i) or 0, which leaves a convex function of u whose gradient is 1 less
-the sums of the rows.
+where u, v minimize D(u, v) = Σ μ_ij + Σ u + Σ v; prices of sums that may be less than 1 are not negative.  Columns
+always have their best prices, v_j = log Σ_i exp(t_ij − u_i) or 0, which leaves a convex function of u whose gradient is
+1 less the sums of the rows.
 
   sweep   u_i += log of the sum of row i, Sinkhorn's iteration: the best prices of rows, with those of columns held
   step    Newton's on all prices of rows; its equations are those of `laplacian` with weights μ
@@ -33,6 +33,7 @@ FAR = 8.0  # spread of scores, in units of ε, from which on the best matching i
 SWEEPS = 4  # at least so many before the first step
 NEAR = 0.5  # error from which on steps are tried
 RELEASES = 4  # how often a step is tried, with fewer and fewer prices
+AT_ONCE = 0.05  # share of a step
 LONGEST = 20.0  # change of a price in a step
 SMALLEST = 1e-300  # sums below cannot be inverted
 
@@ -188,10 +189,11 @@ def _sweep(rows, signed_rows, row, w):
 
 
 @inner
-def _newton(rest, value, signed_rows, signed_cols, point, w):
+def _newton(rest, value, signed_rows, signed_cols, cautious, point, w):
     """One step of Newton's: (whether D decreases, the new D).
 
-    If prices stand in the way because they would have to become negative, the step is repeated without them.
+    If prices stand in the way because they would have to become negative, the step is repeated without them; if it is
+    `cautious`, those that would be negative almost at once are left out from the beginning.
     """
     rows, cols = rest.shape
     slope = w.system.vectors[0]
@@ -200,14 +202,16 @@ def _newton(rest, value, signed_rows, signed_cols, point, w):
     for j in range(cols):
         w.system.tight_cols[j] = signed_cols or w.col_base[j] + w.col[j] > 0.0
         w.old_col[j] = w.col[j]
-    for _ in range(RELEASES):
+    for attempt in range(RELEASES):
         for i in range(rows):
             w.system.rows[i] = -slope[i]
         for j in range(cols):
             w.system.cols[j] = 0.0
         solve_dense(point, w.system)
+        if cautious and attempt == 0 and _release(rows, cols, signed_rows, signed_cols, AT_ONCE, w):
+            continue
         better, new = _search(rest, value, slope, signed_rows, signed_cols, point, w)
-        if better or not _release(rows, cols, signed_rows, signed_cols, w):
+        if better or not _release(rows, cols, signed_rows, signed_cols, 1.0, w):
             return better, new
         _evaluate(rest, w.row, signed_cols, point, w)
     return False, value
@@ -257,15 +261,17 @@ def _first_corner(rows, cols, signed_rows, signed_cols, w):
 
 
 @inner
-def _release(rows, cols, signed_rows, signed_cols, w):
-    """Takes prices that the step would make negative for those of sums that may be less than 1; False if none is."""
+def _release(rows, cols, signed_rows, signed_cols, share, w):
+    """Takes out prices that this share of the step would make negative, so that their sums may change; False if none."""
     found = False
     for i in range(rows):
-        if not signed_rows and w.system.tight_rows[i] and w.row_base[i] + w.row[i] + w.system.rows[i] < 0.0:
-            w.system.tight_rows[i], found = False, True
+        if not signed_rows and w.system.tight_rows[i]:
+            if w.row_base[i] + w.row[i] + share * w.system.rows[i] < 0.0:
+                w.system.tight_rows[i], found = False, True
     for j in range(cols):
-        if not signed_cols and w.system.tight_cols[j] and w.col_base[j] + w.old_col[j] + w.system.cols[j] < 0.0:
-            w.system.tight_cols[j], found = False, True
+        if not signed_cols and w.system.tight_cols[j]:
+            if w.col_base[j] + w.old_col[j] + share * w.system.cols[j] < 0.0:
+                w.system.tight_cols[j], found = False, True
     return found
 
 
@@ -281,7 +287,8 @@ def _maximize(rest, optional, tolerance, max_iterations, point, w):
     while error > tolerance and iteration < max_iterations:
         iteration += 1
         if iteration > wait and error < NEAR:
-            better, value = _newton(rest, value, signed_rows, signed_cols, point, w)
+            cautious = iteration % 2 == 0  # neither way is always the better one
+            better, value = _newton(rest, value, signed_rows, signed_cols, cautious, point, w)
             if not better:
                 value = _evaluate(rest, w.row, signed_cols, point, w)
                 wait = iteration + SWEEPS
@@ -299,11 +306,12 @@ def sinkhorn(
 ):  # fmt: skip
     """The entropic matching of each instance, with its prices.
 
-    scores, point (batch, n, m); lengths (batch, 2), the rows and columns in use; prices of rows (batch, n) and columns
-    (batch, m), in units of scores; all are zero in padding.  The search begins with the prices start_rows or start_cols,
-    those of the smaller side, unless they have a length of 0.  It ends when no sum is off by more than the tolerance, or
-    after max_iterations; iterations and error (batch,) tell.  An iteration costs O(n m), or O(n² m) with Newton's method
-    for n ≤ m.  Returns the first instance without a matching, or with a score of NaN or +∞ or a length out of range, or −1.
+    scores, point (batch, n, m); lengths (batch, 2), the rows and columns in use; row_price (batch, n) and col_price
+    (batch, m), in units of scores; all are zero in padding.  The search begins with the prices start_rows or
+    start_cols, those of the smaller side, unless they have a length of 0.  It ends when no sum is off by more than the
+    tolerance, or after max_iterations; iterations and error (batch,) tell.  An iteration costs O(n m), or O(n² m) with
+    Newton's method for n ≤ m.  Returns the first instance without a matching, or with a score of NaN or +∞ or a length
+    out of range, or −1.
     """
     n, m = scores.shape[1:]
     w = _new_workspace(n, m)
