@@ -55,7 +55,7 @@ class Workspace(NamedTuple):
     row_move: np.ndarray
     col_move: np.ndarray
     mass: np.ndarray
-    count: np.ndarray
+    number: np.ndarray
     begin: np.ndarray
     column: np.ndarray
     component: np.ndarray
@@ -179,7 +179,7 @@ def _rematch(rest, optional, w):
 @inner
 def _settle(rest, signed_rows, signed_cols, w):
     settle_rows(rest, w.row_price, signed_rows)
-    settle_columns(rest, w.col_price, signed_cols, w.col_move, w.mass, w.count)
+    settle_columns(rest, w.col_price, signed_cols, w.col_move, w.mass, w.number)
 
 
 @summing
@@ -291,7 +291,7 @@ def _search(rest, squares, signed_rows, signed_cols, w):
     """
     rows, cols = rest.shape
     length = 1.0
-    old_rows, old_cols = w.mass, w.count  # at least as long as needed
+    old_rows, old_cols = w.mass, w.number  # at least as long as needed
     for i in range(rows):
         old_rows[i] = w.row_sum[i]
     for j in range(cols):

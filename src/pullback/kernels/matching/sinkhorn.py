@@ -262,7 +262,7 @@ def _first_corner(rows, cols, signed_rows, signed_cols, w):
 
 @inner
 def _release(rows, cols, signed_rows, signed_cols, share, w):
-    """Takes out prices that this share of the step would make negative, so that their sums may change; False if none."""
+    """Takes out prices that this share of the step would make negative: their sums may change.  False if none is."""
     found = False
     for i in range(rows):
         if not signed_rows and w.system.tight_rows[i]:
