@@ -130,6 +130,16 @@ CHAINS = [
     Case("Chain, lengths", pb.Chain(WORDS), (3,), (3, 2, 2)),
     Case("Chain, mask", pb.Chain(mask=PAIRS), (2,), (3, 3, 3)),
 ]
+ALLOWED = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=torch.bool)
+MATCHINGS = [
+    Case("Matching", pb.Matching(), (3,), (3, 3)),
+    Case("Matching, more columns", pb.Matching(), (2,), (2, 4)),
+    Case("Matching, more rows, no batch", pb.Matching(), (), (4, 2)),
+    Case("Matching, lengths", pb.Matching(torch.tensor([[3, 2], [0, 3], [1, 1]])), (3,), (3, 3)),
+    Case("Matching, mask", pb.Matching(mask=ALLOWED), (2,), (3, 3)),
+    Case("Matching, optional", pb.Matching(optional=True), (2,), (2, 3)),
+    Case("Matching, optional, lengths", pb.Matching(torch.tensor([[2, 3], [0, 0]]), optional=True), (2,), (2, 3)),
+]
 JOINT = [
     Case("Independent, Categorical", pb.Independent(pb.Categorical()), (3,), (2, 3)),
     Case("Independent, two dimensions", pb.Independent(pb.Binary(), 2), (2,), (2, 1, 2)),
@@ -148,7 +158,7 @@ JOINT = [
         (13,),
     ),
 ]
-WHOLE = FLAT + TREES + CHAINS + JOINT
+WHOLE = FLAT + TREES + CHAINS + MATCHINGS + JOINT
 ALONE = [
     Case("argmax alone: Subset", ArgmaxOnly(pb.Subset(2)), (3,), (5,)),
     Case("argmax alone: tree, lengths", ArgmaxOnly(pb.DependencyTree(WORDS)), (3,), (4, 4)),
@@ -157,8 +167,9 @@ ALONE = [
 
 
 def bare(case: Case) -> Case:
-    """The same polytope, with nothing but what base classes make of an argmax and a partition function."""
-    return replace(case, name=f"inherited: {case.name}", structure=PartitionOnly(case.structure))
+    """The same polytope, with nothing but what base classes make of an argmax and of a partition function."""
+    wrapper = PartitionOnly if case.structure.offers(pb.LogLinear) else ArgmaxOnly
+    return replace(case, name=f"inherited: {case.name}", structure=wrapper(case.structure))
 
 
 def is_alike_for_all(case: Case) -> bool:

@@ -37,17 +37,27 @@ from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
 from pullback.regularizers._regularizer import MirrorMap, Regularizer
 from pullback.regularizers.entropy import Entropy
 from pullback.regularizers.fenchel_young import FenchelYoungLoss
+from pullback.regularizers.sinkhorn import Sinkhorn
 from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.tsallis import Tsallis
 from pullback.regularizers.unregularized import Unregularized
-from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, Simplex, require
-from pullback.structures._results import Enumeration, Mixture, Solution, TopK
+from pullback.structures._capabilities import (
+    Enumerable,
+    KBest,
+    LogLinear,
+    MissingCapability,
+    Simplex,
+    Transport,
+    require,
+)
+from pullback.structures._results import Enumeration, Mixture, Solution, TopK, TransportPlan
 from pullback.structures._structure import Structure
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.independent import Independent
+from pullback.structures.matching import Matching
 from pullback.structures.oracle import Oracle
 from pullback.structures.product import Product, product
 from pullback.structures.subset import Subset
@@ -81,6 +91,7 @@ __all__ = [
     "LatentStructureModel",
     "LeaveOneOut",
     "LogLinear",
+    "Matching",
     "MinimumRisk",
     "Mirror",
     "MirrorMap",
@@ -97,6 +108,7 @@ __all__ = [
     "ScoreFunction",
     "SelfCritical",
     "Simplex",
+    "Sinkhorn",
     "Solution",
     "SparseMarginalization",
     "SquaredNorm",
@@ -104,6 +116,8 @@ __all__ = [
     "Subset",
     "Surrogate",
     "TopK",
+    "Transport",
+    "TransportPlan",
     "Tsallis",
     "Unconstrained",
     "Unregularized",

@@ -23,6 +23,7 @@ from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
 from pullback.structures.dependency_tree import DependencyTree
+from pullback.structures.matching import Matching
 from pullback.structures.oracle import Oracle
 from pullback.structures.subset import Subset
 
@@ -33,6 +34,7 @@ CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
     "sparsemap": lambda structure, scores: structure.sparsemap(scores),
     "support": lambda structure, scores: structure.support(scores).probabilities,
     "entmax": lambda structure, scores: structure.entmax(scores, 1.5) + structure.entmax(scores, 1.3),
+    "sinkhorn": lambda structure, scores: structure.transport(scores).point,
     "log_partition": lambda structure, scores: structure.log_partition(scores),
     "value": lambda structure, scores: structure.log_partition(scores.detach()),  # where nothing is differentiated
     "marginals": lambda structure, scores: structure.marginals(scores),
@@ -79,6 +81,7 @@ WORKLOADS = (
     Workload("DependencyTree", lambda: DependencyTree(projective=True), (9, 9), (*_BEST, "topk"), "projective"),
     Workload("Chain", Chain, (6, 3, 3), _MIXTURES),
     Workload("Chain", Chain, (6, 3, 3), (*_BEST, "topk", *_SUMS)),
+    Workload("Matching", Matching, (6, 5), (*_BEST, "topk", *_MIXTURES, "sinkhorn")),
     Workload("Categorical", Categorical, (8,), ("entmax", *_BEST, "topk", *_MIXTURES, *_SUMS)),
     Workload("Categorical", Categorical, (4096,), ("entmax", *_MIXTURES), "long rows"),
     Workload("Subset", lambda: Subset(2), (8,), _SUMS),

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from pullback.kernels import active_set, matching
+from pullback.kernels import matching
 from pullback.kernels.matching.newton import nearest, new_workspace
 from reference import matching as reference
+from reference.active_set import as_vertices
 from reference.active_set import project as project_on_hull
 
 SMALL = [(1, 1), (2, 2), (3, 3), (4, 4), (1, 3), (2, 4), (3, 2), (4, 1)]
@@ -186,7 +187,7 @@ def mixture(scores, optional, capacity=200):
     count, iterations = np.zeros((2, 1), int)
     start, outputs = np.empty((1, 0, n), np.int32), (point, parts, probabilities, count, gap, iterations)
     lengths = np.array([[n, m]])
-    assert matching.mixture(scores[None], lengths, optional, start, 1e-12, 10_000, *outputs, 0, 1) == -1
+    assert matching.mixture(scores[None], lengths, (optional,), start, 1e-12, 10_000, *outputs, 0, 1) == -1
     return point, parts, probabilities, count
 
 
@@ -195,9 +196,7 @@ def mixture(scores, optional, capacity=200):
 def test_the_matchings_that_mix_give_the_projection(n, m, optional):
     for kind, scores in kinds(np.random.default_rng(7), n, m):
         point, parts, probabilities, count = mixture(scores, optional)
-        vertices = np.empty((1, parts.shape[1], n * m))
-        assert active_set.write_parts(parts, count, vertices, 0, 1) == -1
-        mixed = vertices[0, : count[0]].reshape(-1, n, m)
+        mixed = as_vertices(parts, count, n * m)[0, : count[0]].reshape(-1, n, m)
         assert all(reference.surplus(vertex, optional) == 0.0 for vertex in mixed), kind
         assert np.abs(probabilities[0, : count[0]].sum() - 1.0) < 1e-9, kind
         assert np.abs(np.tensordot(probabilities[0, : count[0]], mixed, 1) - point[0]).max() < 1e-9, kind
@@ -211,6 +210,6 @@ def test_both_ways_to_the_projection_have_the_same_derivative(n, m, optional):
     for scale in (0.3, 1.0, 10.0):
         scores, gradient, product = scale * rng.normal(size=(n, m)), rng.normal(size=(n, m)), np.full((1, n, m), 7.0)
         _, parts, _, count = mixture(scores, optional)
-        inputs = scores[None], np.array([[n, m]]), optional, parts, count, gradient[None]
+        inputs = scores[None], np.array([[n, m]]), (optional,), parts, count, gradient[None]
         assert matching.mixture_backward(*inputs, product, 0, 1) == -1
         assert np.abs(product[0] - backward(project(scores, optional), optional, gradient)).max() < 1e-8

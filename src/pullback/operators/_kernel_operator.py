@@ -196,16 +196,24 @@ def partition_operator(
 
 def _no_derivative(ctx: Any, *gradients: Any) -> Any:
     """The backward of an operator that is a derivative itself, of the highest order there is."""
-    raise RuntimeError("pullback has no derivative of this order: second derivatives are the highest.")
+    raise RuntimeError("pullback has no derivative of this order for this operation.")
 
 
 def projection_operator(
-    signature: str, kernel: Kernel, *, jacobian: Kernel, keeps: str | None = None, work: Work, **options: Any
+    signature: str,
+    kernel: Kernel,
+    *,
+    jacobian: Kernel,
+    keeps: str | None = None,
+    curved: bool = False,
+    work: Work,
+    **options: Any,
 ) -> Callable[..., Any]:
     """The nearest point of a polytope: `name(scores[…], …) -> point[…], …`.
 
     Its Jacobian is symmetric, and constant wherever it exists: jacobian(*kept, gradient, product, lo, hi), where
     `keeps` names the inputs and outputs it is given, all of them if not said.  It takes about half the `work`.
+    curved: the Jacobian is not constant, because distance is not Euclidean; then there is no second derivative.
     """
     forward = parse(signature)
     point = forward.outputs[0]
@@ -228,13 +236,13 @@ def projection_operator(
         return product, *(None,) * len(kept)
 
     operator = kernel_operator(forward, kernel, work=work, save=keep, backward=differentiate, **options)
-    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient")
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient", again=not curved)
     backward = kernel_operator(
         second,
         gradient_last,
         work=lambda *arrays: 0.5 * work(*arrays),
         save=keep_again,
-        backward=differentiate_again,
+        backward=_no_derivative if curved else differentiate_again,
     )
     return operator
 
@@ -259,9 +267,17 @@ def _memory(signature: Signature, kept: Sequence[str]) -> tuple[Callable[..., No
 
 
 def _example_of_derivative(
-    forward: Signature, second: Signature, kept: Sequence[str], operator: Callable[..., Any], moving: str
+    forward: Signature,
+    second: Signature,
+    kept: Sequence[str],
+    operator: Callable[..., Any],
+    moving: str,
+    again: bool = False,
 ) -> Callable[[], tuple[Any, ...]]:
-    """The example of the function itself, what it gives, and random directions or a gradient; `moving` begins these."""
+    """The example of the function itself, what it gives, and directions or a gradient, whose names begin with `moving`.
+
+    again: whether the derivative has one in its turn.
+    """
 
     def example() -> tuple[Any, ...]:
         inputs = tuple(a.detach() if isinstance(a, Tensor) else a for a in EXAMPLES[forward.name]())
@@ -272,7 +288,7 @@ def _example_of_derivative(
             if argument.name.startswith(moving):
                 like = values[argument.name.removeprefix(moving) or forward.outputs[0].name]
                 line = torch.linspace(-1, 1, like.numel(), dtype=like.dtype).reshape(like.shape)
-                values[argument.name] = line.requires_grad_(moving == "gradient")
+                values[argument.name] = line.requires_grad_(again)
         return tuple(values[argument.name] for argument in second.inputs)
 
     return example

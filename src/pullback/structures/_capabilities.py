@@ -12,7 +12,7 @@ from torch import Tensor
 from pullback.operators._check import check
 from pullback.structures._limits import MOST_NUMBERS
 from pullback.structures._maximum_entropy import maximum_entropy
-from pullback.structures._results import Enumeration, TopK
+from pullback.structures._results import Enumeration, TopK, TransportPlan
 from pullback.structures._structure import Structure
 
 
@@ -152,14 +152,33 @@ class Simplex(LogLinear):
         """argmax ⟨s, p⟩ + H(p) with Tsallis' entropy of order α: softmax at 1, sparsemax at 2.  Differentiable."""
 
 
+class Transport(Structure):
+    """A structure whose polytope is given by the sums of rows and columns, so that Sinkhorn's plan is defined on it."""
+
+    offer = "rows and columns that are matched (Matching)"
+
+    @abstractmethod
+    def transport(
+        self,
+        scores: Tensor,
+        start: tuple[Tensor, Tensor] | None = None,
+        *,
+        tolerance: float = 1e-6,
+        max_iterations: int = 1000,
+    ) -> TransportPlan:
+        """argmax ⟨s, μ⟩ − Σ μ log μ over conv 𝒵, and how it was found; the point is differentiable.
+
+        The search ends when no sum of a row or column is off by more than `tolerance`, or after `max_iterations`.
+        `start` holds prices of rows (*batch, n) and of columns (*batch, m) to begin with, those of scores nearby.
+        """
+
+
 Capability = TypeVar("Capability", bound=Structure)
 
 
 def require(structure: Structure, capability: type[Capability], who: str) -> Capability:
     """`structure`, which has to offer what `who` needs; otherwise raises `MissingCapability`."""
     if not structure.offers(capability):
-        raise MissingCapability(
-            f"{who} needs {capability.offer}, and {type(structure).__name__} has none; "
-            "methods such as `sparsemap`, `spigot` and `ste` need only an argmax."
-        )
+        reason = structure.why_not(capability)
+        raise MissingCapability(f"{who} needs {capability.offer}, and {type(structure).__name__} has none; {reason}")
     return structure  # type: ignore[return-value]  # a wrapper offers what it wraps

@@ -60,7 +60,8 @@ class Slotted(KBest, Enumerable):
             lengths = sorted(set(map(tuple, self.lengths.reshape(-1, len(longest)).tolist())))
         else:
             lengths = [self.longest(event)]
-        return torch.cat([self._list(length, event) for length in lengths])
+        every = torch.cat([self._list(length, event) for length in lengths])
+        return every if len(lengths) == 1 else every.unique(dim=0)  # examples of different lengths may share some
 
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
         if spanning:

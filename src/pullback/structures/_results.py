@@ -49,6 +49,20 @@ class TopK(NamedTuple):
     size: Tensor
 
 
+class TransportPlan(NamedTuple):
+    """The entropic mixture of matchings, and how it was found; only the point may require grad.
+
+    point: (*batch, n, m).  row_prices: (*batch, n), column_prices: (*batch, m), with which a search for scores nearby
+    may start.  iterations: (*batch).  error: (*batch), the most that the sum of a row or column is off.
+    """
+
+    point: Tensor
+    row_prices: Tensor
+    column_prices: Tensor
+    iterations: Tensor
+    error: Tensor
+
+
 class Enumeration(NamedTuple):
     """Every vertex that some example of a batch may take.
 

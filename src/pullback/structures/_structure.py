@@ -167,6 +167,10 @@ class Structure(ABC):
         """Whether this structure can do what `capability`, such as `LogLinear`, promises."""
         return isinstance(self, capability)
 
+    def why_not(self, capability: type[Structure]) -> str:
+        """Why this structure does not offer `capability`, and what to use instead."""
+        return "methods such as `sparsemap`, `spigot` and `ste` need only an argmax."
+
     # ---- for members
 
     def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:

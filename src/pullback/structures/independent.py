@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from pullback.operators._search import check_start
-from pullback.structures._capabilities import Enumerable, KBest, LogLinear, Simplex, require
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, Simplex, Transport, require
 from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
-from pullback.structures._results import Mixture, Solution
+from pullback.structures._results import Mixture, Solution, TransportPlan
 from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
-class Independent(Simplex, KBest, Enumerable):
+class Independent(Simplex, Transport, KBest, Enumerable):
     """Copies of a structure, chosen independently, with one loss per example for all of them.
 
     The last `dims` batch dimensions of the inner structure become dimensions of the parts, as in torch.distributions:
@@ -42,6 +42,9 @@ class Independent(Simplex, KBest, Enumerable):
     def offers(self, capability: type[Structure]) -> bool:
         return isinstance(self, capability) and self.structure.offers(capability)
 
+    def why_not(self, capability: type[Structure]) -> str:
+        return self.structure.why_not(capability)
+
     # ---- copy by copy
 
     def argmax(self, scores: Tensor) -> Tensor:
@@ -60,6 +63,18 @@ class Independent(Simplex, KBest, Enumerable):
         if isinstance(alpha, Tensor) and alpha.dim() > 0:
             alpha = alpha[(...,) + (None,) * self.dims]  # one for each example
         return require(self.structure, Simplex, "Independent.entmax").entmax(self._checked(scores), alpha)
+
+    def transport(
+        self,
+        scores: Tensor,
+        start: tuple[Tensor, Tensor] | None = None,
+        *,
+        tolerance: float = 1e-6,
+        max_iterations: int = 1000,
+    ) -> TransportPlan:
+        """Copy by copy: prices, iterations and errors have the dimensions of the copies."""
+        inner = require(self.structure, Transport, "Independent.transport")
+        return inner.transport(self._checked(scores), start, tolerance=tolerance, max_iterations=max_iterations)
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None

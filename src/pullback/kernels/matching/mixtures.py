@@ -77,7 +77,7 @@ def best_matching(rest, code, options, own, parts):
     return True
 
 
-_mixture, _mixture_backward, attempt = mixture_over(_workspace, _load, best_matching)
+_mixture, _mixture_backward = mixture_over(_workspace, _load, best_matching)
 
 
 @inner
@@ -90,22 +90,20 @@ def _codes(lengths, scores):
 
 @kernel
 def mixture(
-    scores, lengths, optional, start, tolerance, max_iterations,
+    scores, lengths, options, start, tolerance, max_iterations,
     point, parts, probabilities, size, gap, iterations, lo, hi,
 ):  # fmt: skip
     """The nearest mixture of matchings: `mixture_over` says what is written where.
 
-    scores (batch, n, m), lengths (batch, 2) and `optional` as in `argmax`, which every round calls.
+    scores (batch, n, m) and lengths (batch, 2) as in `argmax`, which every round calls; options: (optional,).
     """
     return _mixture(
-        scores, _codes(lengths, scores), (optional,), start, tolerance, max_iterations,
+        scores, _codes(lengths, scores), options, start, tolerance, max_iterations,
         point, parts, probabilities, size, gap, iterations, lo, hi,
     )  # fmt: skip
 
 
 @kernel
-def mixture_backward(scores, lengths, optional, parts, size, gradient, product, lo, hi):
+def mixture_backward(scores, lengths, options, parts, size, gradient, product, lo, hi):
     """The Jacobian of `mixture`, which is symmetric, times `gradient`; from the matchings that `mixture` wrote."""
-    return _mixture_backward(
-        scores, _codes(lengths, scores), (optional,), parts, size, gradient, product, lo, hi
-    )  # fmt: skip
+    return _mixture_backward(scores, _codes(lengths, scores), options, parts, size, gradient, product, lo, hi)

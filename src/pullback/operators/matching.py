@@ -1,0 +1,59 @@
+"""The operators of matchings: scores (*batch, n, m) of row i with column j, lengths counting rows and columns."""
+
+from typing import Any
+
+import numpy as np
+
+from pullback import kernels
+from pullback.operators._family import choices
+from pullback.operators._kernel_operator import projection_operator
+
+_INPUTS = "scores[n, m], lengths[2] <= (n, m), bool optional"
+
+
+def _refusal(example: str, scores: Any, lengths: Any, *_: Any) -> str:
+    used = scores[: lengths[0], : lengths[1]]
+    if np.isnan(used).any() or (used == np.inf).any():
+        return f"Matching: the scores of {example} contain NaN or +inf; expected numbers or -inf."
+    return f"Matching: {example} has no matching: its mask or its pairs at -inf leave a row or column without partner."
+
+
+def _cubic(scores: Any, *_: Any) -> float:
+    return float(min(scores.shape[1:]) * scores[0].size)
+
+
+_OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Matching"}
+
+matchings = choices("matching", _INPUTS, "n, m", kernels.matching, work=_cubic, **_OPTIONS)
+
+sparsemap = projection_operator(
+    f"matching_sparsemap({_INPUTS}) -> point[n, m], row_price[n], col_price[m]",
+    kernels.matching.project,
+    jacobian=kernels.matching.project_backward,
+    keeps="lengths optional point row_price col_price",
+    work=lambda *arrays: 10 * _cubic(*arrays),
+    **_OPTIONS,
+)
+"""The nearest mixture of matchings, and the prices that tell its face."""
+
+
+def _transport(scores: Any, lengths: Any, optional: bool, *rest: Any) -> int:
+    return kernels.matching.sinkhorn(scores, lengths, optional, 1.0, *rest)
+
+
+def _transport_backward(lengths: Any, optional: bool, *rest: Any) -> int:
+    return kernels.matching.sinkhorn_backward(lengths, optional, 1.0, *rest)
+
+
+transport = projection_operator(
+    f"matching_transport({_INPUTS}, start_rows[p]: float64, start_cols[q]: float64, float tolerance, "
+    "int max_iterations) -> point[n, m], row_price[n], col_price[m], iterations[]: int64, error[]: float64",
+    _transport,
+    jacobian=_transport_backward,
+    keeps="lengths optional point row_price col_price",
+    curved=True,
+    work=lambda *arrays: 10 * _cubic(*arrays),
+    example={"max_iterations": 100},
+    **_OPTIONS,
+)
+"""argmax ⟨s, μ⟩ − Σ μ log μ over mixtures of matchings, its prices, and how the search ended."""

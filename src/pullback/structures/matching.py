@@ -1,0 +1,130 @@
+"""Matchings of two sets."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from pullback.operators import matching
+from pullback.operators._family import Choices
+from pullback.structures._capabilities import LogLinear, MissingCapability, Transport
+from pullback.structures._compiled import Slotted
+from pullback.structures._limits import check_count
+from pullback.structures._results import TransportPlan
+from pullback.structures._structure import Structure
+
+_NO_SUMS = (
+    "a sum over all matchings is a permanent, which nobody knows how to compute (#P-hard).  `sparsemap` gives a "
+    "differentiable point, `Sinkhorn()` regularizes by the entropy of the pairs instead of that of the matchings, and "
+    "noise on the scores of an argmax draws matchings."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Matching(Slotted, Transport):
+    """Matchings of n rows with m columns, each with at most one partner: assignments, permutations where n = m.
+
+    Scores: (..., n, m), scores[..., i, j] of row i with column j.  Everybody on the smaller side has a partner.
+
+        scores              argmax              row 0 with column 1, row 1 with column 0;
+        [[1, 5, 2],         [[0, 1, 0],         column 2 stays alone
+         [4, 4, 0]]          [1, 0, 0]]
+
+    lengths: (..., 2), how many rows and columns each example has, n and m if not given;  the rest is padding.
+    mask: (..., n, m), true for pairs that are allowed.
+    optional: anybody may stay alone, at a score of 0.
+
+    There are n! matchings where n = m.  Argmax: shortest augmenting paths, O(n² m) for n ≤ m; the k best by Murty's
+    algorithm.  SparseMAP: Newton's method on the prices of rows and columns.  There is no partition function, see
+    `Sinkhorn`.  Reference: Jonker and Volgenant (1987); Murty (1968).
+    """
+
+    lengths: Tensor | None = None
+    mask: Tensor | None = None
+    optional: bool = False
+    event_dims = 2
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        return matching.sparsemap(*self._prepare(scores), self.optional)[0]
+
+    def transport(
+        self,
+        scores: Tensor,
+        start: tuple[Tensor, Tensor] | None = None,
+        *,
+        tolerance: float = 1e-6,
+        max_iterations: int = 1000,
+    ) -> TransportPlan:
+        scores, lengths = self._prepare(scores)
+        batch, (n, m) = self._split(scores.shape)
+        if start is None:
+            begin = [scores.new_empty((*batch, 0), dtype=torch.float64)] * 2
+        else:
+            for name, given, size in zip(("rows", "columns"), start, (n, m)):
+                if given.shape != (*batch, size):
+                    expected = (*batch, size)
+                    raise ValueError(
+                        f"Matching: start has prices of {name} of shape {tuple(given.shape)}; expected {expected}."
+                    )
+            begin = [given.detach().double() for given in start]
+        point, *how = matching.transport(scores, lengths, self.optional, *begin, tolerance, max_iterations)
+        return TransportPlan(point, *(tensor.detach() for tensor in how))
+
+    def log_partition(self, scores: Tensor) -> NoReturn:
+        """Does not exist; raises `MissingCapability`, which says what to use instead."""
+        raise MissingCapability(f"Matching has no log_partition: {_NO_SUMS}")
+
+    def marginals(self, scores: Tensor) -> NoReturn:
+        """Do not exist; raises `MissingCapability`, which says what to use instead."""
+        raise MissingCapability(f"Matching has no marginals: {_NO_SUMS}")
+
+    def why_not(self, capability: type[Structure]) -> str:
+        return _NO_SUMS if capability is LogLinear else super().why_not(capability)
+
+    # ---- what a matching is
+
+    @property
+    def _operators(self) -> Choices:
+        return matching.matchings
+
+    @property
+    def _numbers(self) -> tuple[bool]:
+        return (self.optional,)
+
+    def longest(self, event: Sequence[int]) -> tuple[int, int]:
+        return event[0], event[1]
+
+    def _slots(self, event: Sequence[int]) -> Tensor:
+        return torch.arange(event[0])[:, None].expand(*event)
+
+    def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
+        rows, columns = length
+        few = min(rows, columns)
+        sizes = range(few + 1) if self.optional else (few,)
+        check_count("Matching", sum(math.comb(rows, k) * math.perm(columns, k) for k in sizes))
+        every = []
+        for k in sizes:
+            for chosen in itertools.combinations(range(rows), k):
+                for partners in itertools.permutations(range(columns), k):
+                    vertex = torch.zeros(*event)
+                    vertex[list(chosen), list(partners)] = 1
+                    every.append(vertex)
+        return torch.stack(every)
+
+    # ---- partners
+
+    @staticmethod
+    def partners(pairs: Tensor) -> Tensor:
+        """The column (..., n) of each row in matchings given as pairs (..., n, m); −1 for rows that are alone."""
+        found = pairs != 0
+        return torch.where(found.any(-1), found.to(torch.uint8).argmax(-1), -1)
+
+    @staticmethod
+    def pairs(partners: Tensor, m: int) -> Tensor:
+        """The pairs (..., n, m) of matchings given as the column (..., n) of each row out of m; −1 is alone."""
+        one = torch.nn.functional.one_hot(partners.clamp_min(0), m) * (partners >= 0).unsqueeze(-1)
+        return one.to(torch.get_default_dtype())
