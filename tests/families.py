@@ -181,6 +181,24 @@ def is_alike_for_all(case: Case) -> bool:
     return len(case.batch) == 1 and not any(isinstance(fact, (torch.Tensor, tuple)) for fact in facts)
 
 
+def kind(case: Case) -> tuple:
+    """The types a structure is made of, its options, and whether examples differ in length or mask."""
+    inner, types = case.structure, []
+    while True:
+        types.append(type(inner))
+        wrapped = getattr(inner, "whole", None) or getattr(inner, "structure", None)
+        if wrapped is None:
+            break
+        inner = wrapped
+    options = [value for value in vars(inner).values() if isinstance(value, bool)]
+    return (*types, *options, getattr(inner, "lengths", None) is None, getattr(inner, "mask", None) is None)
+
+
+def one_of_each_kind(cases: list[Case]) -> list[Case]:
+    """The first case of each kind, for tests that take long and do not depend on shapes."""
+    return list({kind(case): case for case in reversed(cases)}.values())[::-1]
+
+
 BARE = [bare(case) for case in WHOLE]
 STRUCTURES = WHOLE + BARE + ALONE
 LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]

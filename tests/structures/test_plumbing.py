@@ -12,12 +12,12 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import pullback as pb
-from families import LOG_LINEAR, STRUCTURES, WHOLE, is_alike_for_all
+from families import ALONE, BARE, LOG_LINEAR, WHOLE, is_alike_for_all, one_of_each_kind
 from pullback.operators import _threads
 from pullback.operators._kernel_operator import EXAMPLES
 from pullback.operators._register import complete_registration
 
-COMPILED = STRUCTURES
+COMPILED = one_of_each_kind(WHOLE) + one_of_each_kind(BARE[::2]) + ALONE
 every_structure = pytest.mark.parametrize("case", COMPILED, ids=repr)
 
 

@@ -18,20 +18,20 @@ def _refusal(example: str, scores: Any, lengths: Any, *_: Any) -> str:
     return f"Matching: {example} has no matching: its mask or its pairs at -inf leave a row or column without partner."
 
 
-def _cubic(scores: Any, *_: Any) -> float:
-    return float(min(scores.shape[1:]) * scores[0].size)
+def _best(scores: Any, *_: Any) -> float:
+    return 7.0 * scores[0].size
 
 
 _OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Matching"}
 
-matchings = choices("matching", _INPUTS, "n, m", kernels.matching, work=_cubic, **_OPTIONS)
+matchings = choices("matching", _INPUTS, "n, m", kernels.matching, work=_best, **_OPTIONS)
 
 sparsemap = projection_operator(
     f"matching_sparsemap({_INPUTS}) -> point[n, m], row_price[n], col_price[m]",
     kernels.matching.project,
     jacobian=kernels.matching.project_backward,
     keeps="lengths optional point row_price col_price",
-    work=lambda *arrays: 10 * _cubic(*arrays),
+    work=lambda *arrays: 20 * _best(*arrays),
     **_OPTIONS,
 )
 """The nearest mixture of matchings, and the prices that tell its face."""
@@ -52,7 +52,7 @@ transport = projection_operator(
     jacobian=_transport_backward,
     keeps="lengths optional point row_price col_price",
     curved=True,
-    work=lambda *arrays: 10 * _cubic(*arrays),
+    work=lambda *arrays: 20 * _best(*arrays),
     example={"max_iterations": 100},
     **_OPTIONS,
 )

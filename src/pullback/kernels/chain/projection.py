@@ -37,17 +37,17 @@ def project(scores, lengths, point, lo, hi):
     rounds = np.empty(len(lengths), np.int64)
     patience = PATIENCE[0] + PATIENCE[1] * scores.shape[2]
     refused = attempt(scores, lengths, (), EXACT, patience, point, rounds, lo, hi)
-    return refused if refused >= 0 else _project_as_flows(scores, lengths, rounds, point, lo, hi)
+    return refused if refused >= 0 else finish_as_flows(scores, lengths, rounds, point, lo, hi)
 
 
 @kernel
 def project_as_flows(scores, lengths, point, lo, hi):
     """`project`, always by Newton's method."""
-    return _project_as_flows(scores, lengths, np.full(len(lengths), np.int64(-1)), point, lo, hi)
+    return finish_as_flows(scores, lengths, np.full(len(lengths), np.int64(-1)), point, lo, hi)
 
 
-@inner
-def _project_as_flows(scores, lengths, rounds, point, lo, hi):
+@kernel
+def finish_as_flows(scores, lengths, rounds, point, lo, hi):
     """`project` where `rounds` is not 0; where it is t or more, `point` holds a mixture near the answer."""
     n, t = scores.shape[1:3]
     whole = lattice(n, t)
