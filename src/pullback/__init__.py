@@ -50,6 +50,7 @@ from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.independent import Independent
 from pullback.structures.oracle import Oracle
 from pullback.structures.product import Product, product
+from pullback.structures.spanning_tree import SpanningTree
 from pullback.structures.subset import Subset
 from pullback.warming import warm
 
@@ -98,6 +99,7 @@ __all__ = [
     "SelfCritical",
     "Simplex",
     "Solution",
+    "SpanningTree",
     "SparseMarginalization",
     "SquaredNorm",
     "Structure",
