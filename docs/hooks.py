@@ -17,7 +17,15 @@ import pullback
 SOURCE = Path(pullback.__file__).parent
 CAPABILITIES = (pullback.LogLinear, pullback.Simplex, pullback.KBest, pullback.Enumerable)
 FOR_AUTHORS = {  # see extending.md
-    "event_dims", "lengths", "mask", "longest", "check_event", "allowed", "count_once", "gradient_of_parts", "offer"
+    "event_dims",
+    "lengths",
+    "mask",
+    "longest",
+    "check_event",
+    "allowed",
+    "count_once",
+    "gradient_of_parts",
+    "offer",
 }
 MADE_WITH = {"Subset": (1,), "Oracle": (lambda scores: scores,)}  # where a structure needs an argument
 

@@ -26,7 +26,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     each of its edges once, Σ s z over i < j.  The diagonal is never read, and zero in every output and gradient.
 
     lengths: the number of nodes of each example, n if not given;  nodes beyond it are padding, and 0 or 1 have no edge.
-    mask: (..., n, n), true for edges that are allowed;  false in either half forbids an edge, and so does a score of −∞.
+    mask: (..., n, n), true for edges that are allowed;  false at one of its two entries forbids an edge, as −∞ does.
     components: the number of trees.
 
     There are nⁿ⁻² trees.  Argmax: O(n²), the greedy choice.  Log-partition and marginals: O(n³), by the matrix-tree
@@ -102,8 +102,8 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     def _prepare_sum(self, what: str, scores: Tensor) -> tuple[Tensor, Tensor | None]:
         if self.components > 1:
             raise MissingCapability(
-                f"SpanningTree.{what} sums over all forests of {self.components} trees, and no fast way to do so is known; "
-                "argmax, topk, sparsemap and all that needs only these work for forests, and sums for components=1."
+                f"SpanningTree.{what} needs a sum over all forests of {self.components} trees, and there is no fast way "
+                "to compute it; forests have an argmax, topk and sparsemap, and sums are for single trees, components=1."
             )
         return self._prepare(scores)
 
