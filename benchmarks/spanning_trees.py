@@ -28,7 +28,7 @@ def size_of(batch: int, n: int) -> str:
 
 
 def best_by_scipy(scores: Tensor) -> Tensor:
-    """SciPy's minimum spanning tree of each graph, as matrices: it takes weights that are not zero, one half of them."""
+    """SciPy's minimum spanning tree of each graph, upper halves alone; to SciPy a cost of zero is no edge."""
     find = optional("scipy.sparse.csgraph").minimum_spanning_tree
     costs = (scores.amax() + 1 - scores).triu(1).numpy()
     return torch.stack([torch.from_numpy(find(cost).toarray() != 0) for cost in costs])

@@ -113,7 +113,7 @@ def test_everything_that_counts_edges_meets_finite_differences_in_every_entry():
     for regularizer in REGULARIZERS:
         assert gradcheck(lambda scores, r=regularizer: r.conjugate(TREES, scores), (scores,))
         loss = pb.FenchelYoungLoss(regularizer)
-        assert gradcheck(lambda scores, loss=loss: loss(TREES, scores, label), (scores,))
+        assert gradcheck(lambda scores, loss=loss: loss(TREES, scores, trees[:, 0]), (scores,))
 
 
 def test_the_gradient_of_the_maximum_entropy_is_minus_the_scores():

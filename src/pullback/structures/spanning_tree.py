@@ -102,8 +102,8 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     def _prepare_sum(self, what: str, scores: Tensor) -> tuple[Tensor, Tensor | None]:
         if self.components > 1:
             raise MissingCapability(
-                f"SpanningTree.{what} needs a sum over all forests of {self.components} trees, and there is no fast way "
-                "to compute it; forests have an argmax, topk and sparsemap, and sums are for single trees, components=1."
+                f"SpanningTree.{what} needs a sum over all forests of {self.components} trees, and there is no fast "
+                "way to compute it; forests have an argmax, topk and sparsemap, and sums are for trees, components=1."
             )
         return self._prepare(scores)
 
