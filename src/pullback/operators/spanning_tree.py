@@ -42,7 +42,7 @@ def _cubic(scores: Array, *_: Any) -> float:
 argmax = kernel_operator(
     f"spanning_tree_argmax({_FOREST}) -> vertex[n, n]",
     kernels.spanning_trees.argmax,
-    work=lambda *arrays: 3 * _square(*arrays),
+    work=lambda *arrays: 5 * _square(*arrays),
     **_OPTIONS,
 )
 topk = kernel_operator(
@@ -56,7 +56,7 @@ project = projection_operator(
     kernels.spanning_trees.project,
     jacobian=kernels.spanning_trees.project_backward,
     keeps="blocks",
-    work=lambda *arrays: 100 * _square(*arrays),
+    work=lambda *arrays: 200 * _square(*arrays),
     **_OPTIONS,
 )
 """The nearest mixture of forests, and its blocks: edges whose sum stays the same when the scores change a little."""
