@@ -16,7 +16,17 @@ import pullback
 
 SOURCE = Path(pullback.__file__).parent
 CAPABILITIES = (pullback.LogLinear, pullback.Simplex, pullback.KBest, pullback.Enumerable)
-FOR_AUTHORS = {"event_dims", "lengths", "mask", "longest", "check_event", "allowed", "offer"}  # see extending.md
+FOR_AUTHORS = {  # see extending.md
+    "event_dims",
+    "lengths",
+    "mask",
+    "longest",
+    "check_event",
+    "allowed",
+    "count_once",
+    "gradient_of_parts",
+    "offer",
+}
 MADE_WITH = {"Subset": (1,), "Oracle": (lambda scores: scores,)}  # where a structure needs an argument
 
 shown: set[str] = {"CATALOG"}  # a dictionary, shown as a table

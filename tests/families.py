@@ -40,8 +40,8 @@ class Case:
     def vertex_scores(self, scores: Tensor) -> Tensor:
         """⟨scores, z⟩ for every vertex, −∞ for those of other examples: (vertices, *batch)."""
         vertices = self.vertices()
-        product = torch.where(vertices == 0, 0, vertices * scores).flatten(1 + len(self.batch)).sum(-1)
-        return product.masked_fill(~self.feasible(), -torch.inf)
+        products = self.structure.count_once(torch.where(vertices == 0, 0, vertices * scores))
+        return products.flatten(1 + len(self.batch)).sum(-1).masked_fill(~self.feasible(), -torch.inf)
 
     def allowed(self) -> Tensor:
         """Which parts exist: (*batch, *event)."""
@@ -67,6 +67,18 @@ class ArgmaxOnly(pb.Enumerable):
 
     def allowed(self, shape: torch.Size, device: torch.device | None = None) -> Tensor | None:
         return self.whole.allowed(shape, device)
+
+    def forbid(self, scores: Tensor) -> Tensor:
+        return self.whole.forbid(scores)
+
+    def count_once(self, numbers: Tensor) -> Tensor:
+        return self.whole.count_once(numbers)
+
+    def gradient_of_parts(self, gradient: Tensor) -> Tensor:
+        return self.whole.gradient_of_parts(gradient)
+
+    def offers(self, capability: type[pb.Structure]) -> bool:
+        return isinstance(self, capability) and self.whole.offers(capability)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +134,16 @@ TREES = [
         "projective tree, one root, mask", pb.DependencyTree(mask=ARCS, projective=True, single_root=True), (3,), (4, 4)
     ),
 ]
+NODES = torch.tensor([4, 1, 3])
+EDGES = torch.tensor([[1, 1, 1, 0], [1, 0, 1, 1], [0, 1, 1, 1], [1, 1, 1, 1]], dtype=torch.bool)
+SPANNING = [
+    Case("SpanningTree", pb.SpanningTree(), (3,), (4, 4)),
+    Case("SpanningTree, two nodes, no batch", pb.SpanningTree(), (), (2, 2)),
+    Case("SpanningTree, lengths", pb.SpanningTree(NODES), (3,), (4, 4)),
+    Case("SpanningTree, mask", pb.SpanningTree(mask=EDGES), (2,), (4, 4)),
+    Case("forest of two trees", pb.SpanningTree.forest(2), (3,), (4, 4)),
+    Case("forest of two trees, lengths", pb.SpanningTree.forest(2, lengths=torch.tensor([4, 2])), (2,), (4, 4)),
+]
 PAIRS = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=torch.bool).expand(3, 3, 3)
 CHAINS = [
     Case("Chain", pb.Chain(), (3,), (3, 2, 2)),
@@ -157,8 +179,15 @@ JOINT = [
         (3,),
         (13,),
     ),
+    Case("Independent, SpanningTree", pb.Independent(pb.SpanningTree()), (2,), (2, 3, 3)),
+    Case(
+        "product of a choice and a SpanningTree",
+        pb.product(pb.Categorical(), pb.SpanningTree(), shapes=[(2,), (3, 3)]),
+        (2,),
+        (11,),
+    ),
 ]
-WHOLE = FLAT + TREES + CHAINS + MATCHINGS + JOINT
+WHOLE = FLAT + TREES + CHAINS + MATCHINGS + SPANNING + JOINT
 ALONE = [
     Case("argmax alone: Subset", ArgmaxOnly(pb.Subset(2)), (3,), (5,)),
     Case("argmax alone: tree, lengths", ArgmaxOnly(pb.DependencyTree(WORDS)), (3,), (4, 4)),

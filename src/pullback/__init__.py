@@ -60,6 +60,7 @@ from pullback.structures.independent import Independent
 from pullback.structures.matching import Matching
 from pullback.structures.oracle import Oracle
 from pullback.structures.product import Product, product
+from pullback.structures.spanning_tree import SpanningTree
 from pullback.structures.subset import Subset
 from pullback.warming import warm
 
@@ -110,6 +111,7 @@ __all__ = [
     "Simplex",
     "Sinkhorn",
     "Solution",
+    "SpanningTree",
     "SparseMarginalization",
     "SquaredNorm",
     "Structure",

@@ -25,6 +25,7 @@ from pullback.structures.chain import Chain
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.matching import Matching
 from pullback.structures.oracle import Oracle
+from pullback.structures.spanning_tree import SpanningTree
 from pullback.structures.subset import Subset
 
 CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
@@ -79,6 +80,8 @@ WORKLOADS = (
     Workload("DependencyTree", lambda: DependencyTree(projective=True), (9, 9), _MIXTURES, "projective"),
     Workload("DependencyTree", DependencyTree, (9, 9), (*_BEST, "topk")),
     Workload("DependencyTree", lambda: DependencyTree(projective=True), (9, 9), (*_BEST, "topk"), "projective"),
+    Workload("SpanningTree", SpanningTree, (9, 9), _SUMS),
+    Workload("SpanningTree", SpanningTree, (9, 9), (*_BEST, "topk", *_MIXTURES)),
     Workload("Chain", Chain, (6, 3, 3), _MIXTURES),
     Workload("Chain", Chain, (6, 3, 3), (*_BEST, "topk", *_SUMS)),
     Workload("Matching", Matching, (6, 5), (*_BEST, "topk", *_MIXTURES, "sinkhorn")),

@@ -22,7 +22,7 @@ class Downstream(Protocol):
         """L(point), one number per example."""
 
     def loss_and_gradient_at(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """L(point) and ∇L(point), per example."""
+        """L(point) and ∇L(point), the derivative in each part (`Structure.gradient_of_parts`), per example."""
 
 
 class Iterate(NamedTuple):

@@ -130,7 +130,7 @@ class _Label:
 
     def gradient(self) -> Tensor:
         """prediction − target, per example; NaN where the downstream gradient is not finite, as in any backward."""
-        return self._predict(self.call.surrogate.prediction) - self.target()
+        return self.structure.count_once(self._predict(self.call.surrogate.prediction) - self.target())
 
     def target(self) -> Tensor:
         surrogate, origin = self.call.surrogate, self.call.surrogate._origin
@@ -176,7 +176,7 @@ class _Label:
                 if found is None:
                     raise ValueError(NO_GRADIENT)
                 gradient = found
-        return losses.detach(), self._without_broken(gradient)
+        return losses.detach(), self._without_broken(self.structure.gradient_of_parts(gradient))
 
     def _replayed(self, point: Tensor) -> Tensor:
         if self.call.replay is None or self.call.downstream is None:

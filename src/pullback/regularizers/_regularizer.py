@@ -33,7 +33,7 @@ class Regularizer(ABC):
         best = self.predict(structure, scores)
         penalty = self.value(structure, best.detach())  # may have parameters of its own, such as Tsallis' order
         value = structure.inner(scores, best).detach() - penalty.detach()
-        envelope: Tensor = _Envelope.apply(scores, best, value)  # type: ignore[no-untyped-call]
+        envelope: Tensor = _Envelope.apply(scores, structure.count_once(best), value)  # type: ignore[no-untyped-call]
         return envelope - (penalty - penalty.detach())
 
 
@@ -64,7 +64,7 @@ def same(one: object, other: object) -> bool:
 
 
 class _Envelope(torch.autograd.Function):
-    """A maximum as a function of the scores: by the envelope theorem its gradient is the maximizer itself."""
+    """A maximum as a function of the scores: by the envelope theorem its gradient is the maximizer, as it is given."""
 
     @staticmethod
     def forward(scores: Tensor, best: Tensor, value: Tensor) -> Tensor:

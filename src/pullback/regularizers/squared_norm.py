@@ -19,7 +19,7 @@ class SquaredNorm(MirrorMap):
         return structure.sparsemap(scores)
 
     def value(self, structure: Structure, point: Tensor) -> Tensor:
-        return 0.5 * point.square().flatten(-structure.event_dims).sum(-1)
+        return 0.5 * structure.count_once(point.square()).flatten(-structure.event_dims).sum(-1)
 
     def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
         return point

@@ -30,7 +30,7 @@ class LogLinear(Structure):
         """log Σ exp⟨scores, z⟩ over all vertices; one number per example."""
 
     def marginals(self, scores: Tensor) -> Tensor:
-        """The expected vertex: the gradient of `log_partition`.  Differentiable."""
+        """The expected vertex: the derivative of `log_partition` in each part.  Differentiable."""
         differentiable = torch.is_grad_enabled() and scores.requires_grad
         with torch.inference_mode(False), torch.enable_grad():
             if not differentiable:
@@ -38,7 +38,7 @@ class LogLinear(Structure):
                 scores.requires_grad_()
             total = self.log_partition(scores).sum()
             (expected,) = torch.autograd.grad(total, scores, create_graph=differentiable)
-        return expected
+        return self.gradient_of_parts(expected)
 
     def entropy(self, scores: Tensor) -> Tensor:
         """−Σ p(z) log p(z) = log_partition(s) − ⟨s, marginals(s)⟩; one number per example."""
@@ -79,9 +79,9 @@ class LogLinear(Structure):
             f"{type(self).__name__}: the point of example {{example}} lies outside the polytope; "
             "expected a mixture of vertices.",
         )
-        entropy, theta = maximum_entropy(self.log_partition, mean, self.event_dims)
+        entropy, theta = maximum_entropy(self, mean)
         moved = (point - point.detach()) * theta.masked_fill(theta == -torch.inf, 0).to(point.dtype)
-        return entropy.to(point.dtype) - moved.flatten(-self.event_dims).sum(-1)
+        return entropy.to(point.dtype) - self.count_once(moved).flatten(-self.event_dims).sum(-1)
 
     @abstractmethod
     def sample(
@@ -133,7 +133,7 @@ class KBest(Structure):
             )
         vertices, size = self._best(scores.detach(), k)
         used = scores.unsqueeze(-1 - self.event_dims).masked_fill(vertices == 0, 0)
-        values = (used * vertices).flatten(-self.event_dims).sum(-1)
+        values = self.count_once(used * vertices).flatten(-self.event_dims).sum(-1)
         missing = torch.arange(k, device=size.device) >= size.unsqueeze(-1)
         return TopK(vertices, values.masked_fill(missing, -torch.inf), size)
 

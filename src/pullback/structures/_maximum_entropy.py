@@ -1,36 +1,43 @@
 """The largest entropy of a distribution over vertices with a given mean."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from pullback.structures._capabilities import LogLinear
+
 _ROUNDS, _HALVINGS, _CG_STEPS, _RESIDUAL = 60, 30, 200, 1e-11
 
 
-def maximum_entropy(log_partition: Callable[[Tensor], Tensor], mean: Tensor, event_dims: int) -> tuple[Tensor, Tensor]:
+def maximum_entropy(structure: LogLinear, mean: Tensor) -> tuple[Tensor, Tensor]:
     """min A(θ) − ⟨θ, μ⟩ over scores θ, with A the log-partition function: the minimum, one per example, and θ.
 
     `mean` is a point of the polytope in float64.  Newton's method with conjugate gradients.  A part that the mean does
     not use gets the score −∞.  Where the mean lies on another face of the polytope the minimum is only approached; each
     step then divides what is missing by e.
     """
-    forbidden = mean == 0
+    event_dims, forbidden = structure.event_dims, mean == 0
     theta = torch.zeros_like(mean).masked_fill(forbidden, -torch.inf)
     if mean.numel() == 0:
         return mean.new_zeros(mean.shape[: mean.dim() - event_dims]), theta
 
     def dot(a: Tensor, b: Tensor) -> Tensor:
-        product = (a.masked_fill(forbidden, 0) * b).flatten(-event_dims).sum(-1)
+        product = structure.count_once(a.masked_fill(forbidden, 0) * b).flatten(-event_dims).sum(-1)
         return product.reshape(product.shape + (1,) * event_dims)
 
     def objective(theta: Tensor) -> Tensor:
-        return log_partition(theta).reshape(dot(mean, mean).shape) - dot(theta, mean)
+        return structure.log_partition(theta).reshape(dot(mean, mean).shape) - dot(theta, mean)
 
     for _ in range(_ROUNDS):
         with torch.enable_grad():
             leaf = theta.clone().requires_grad_()
-            (marginals,) = torch.autograd.grad(log_partition(leaf).sum(), leaf, create_graph=True)
+            (slope,) = torch.autograd.grad(structure.log_partition(leaf).sum(), leaf, create_graph=True)
+            marginals = structure.gradient_of_parts(slope)
         residual = (mean - marginals.detach()).masked_fill(forbidden, 0)
         if residual.abs().amax() <= _RESIDUAL:
             break

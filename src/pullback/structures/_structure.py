@@ -82,6 +82,20 @@ class Structure(ABC):
                 inside = used if inside is None else inside & used
         return self._with_mask(inside, device)
 
+    def count_once(self, numbers: Tensor) -> Tensor:
+        """`numbers` (..., *event), so divided that their sum counts every part once; as they are, if not said.
+
+        A symmetric matrix holds an edge in both halves: there, half of each.  Inner products and norms are such sums.
+        """
+        return numbers
+
+    def gradient_of_parts(self, gradient: Tensor) -> Tensor:
+        """The derivative in each part, from that in each entry of a point or of the scores (..., *event).
+
+        The same, if not said; for an edge that a symmetric matrix holds in both halves, the sum of both.
+        """
+        return gradient
+
     # ---- projections
 
     def sparsemap(self, scores: Tensor) -> Tensor:
@@ -151,7 +165,7 @@ class Structure(ABC):
         """⟨scores, point⟩, one number per example; a part at −∞ that `point` does not use adds nothing."""
         scores = self.restrict(scores)
         unused = (point == 0) & (scores == -torch.inf)
-        return (scores.masked_fill(unused, 0) * point).flatten(-self.event_dims).sum(-1)
+        return self.count_once(scores.masked_fill(unused, 0) * point).flatten(-self.event_dims).sum(-1)
 
     def batch_shape(self, scores: Tensor) -> torch.Size:
         """The leading dimensions of `scores`."""

@@ -87,6 +87,15 @@ class Independent(Simplex, Transport, KBest, Enumerable):
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor | None:
         return self.structure.allowed(shape, device)
 
+    def forbid(self, scores: Tensor) -> Tensor:
+        return self.structure.forbid(scores)
+
+    def count_once(self, numbers: Tensor) -> Tensor:
+        return self.structure.count_once(numbers)
+
+    def gradient_of_parts(self, gradient: Tensor) -> Tensor:
+        return self.structure.gradient_of_parts(gradient)
+
     # ---- sums over the copies
 
     def log_partition(self, scores: Tensor) -> Tensor:

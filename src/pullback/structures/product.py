@@ -105,6 +105,15 @@ class Product(LogLinear, KBest, Enumerable):
 
         return torch.cat([block(*pair) for pair in zip(self.structures, self.shapes)], -1)
 
+    def forbid(self, scores: Tensor) -> Tensor:
+        return self._each("forbid", scores)
+
+    def count_once(self, numbers: Tensor) -> Tensor:
+        return self._each("count_once", numbers)
+
+    def gradient_of_parts(self, gradient: Tensor) -> Tensor:
+        return self._each("gradient_of_parts", gradient)
+
     # ---- sums over the blocks
 
     def log_partition(self, scores: Tensor) -> Tensor:

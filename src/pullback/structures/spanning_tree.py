@@ -1,0 +1,155 @@
+"""Spanning trees and forests of undirected graphs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pullback.operators import spanning_tree as operators
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, relative_to_best
+from pullback.structures._checks import check_sample_shape
+from pullback.structures._limits import check_count
+from pullback.structures._structure import Structure
+
+
+@dataclass(frozen=True, eq=False)
+class SpanningTree(LogLinear, KBest, Enumerable):
+    """Trees that connect n nodes by n − 1 edges; `SpanningTree.forest(k)` has exactly n − k edges, and so k trees.
+
+    Scores: (..., n, n), symmetric, as an edge has no direction: scores[..., i, j] and scores[..., j, i] are the same
+    edge, and where they differ, their mean counts.  A vertex has ones in both halves, and the score of a tree counts
+    each of its edges once, Σ s z over i < j.  The diagonal is never read, and zero in every output and gradient.
+
+    lengths: the number of nodes of each example, n if not given;  nodes beyond it are padding, and 0 or 1 have no edge.
+    mask: (..., n, n), true for edges that are allowed;  false at one of its two entries forbids an edge, as −∞ does.
+    components: the number of trees.
+
+    There are nⁿ⁻² trees.  Argmax: O(n²), the greedy choice.  Log-partition and marginals: O(n³), by the matrix-tree
+    theorem; forests of several trees have no such sums, for to count them is #P-hard.  SparseMAP splits the graph at
+    sets of nodes that are too dense (Fujishige, 1980).
+    """
+
+    lengths: Tensor | None = None
+    mask: Tensor | None = None
+    components: int = 1
+    event_dims = 2
+
+    @classmethod
+    def forest(cls, k: int, *, lengths: Tensor | None = None, mask: Tensor | None = None) -> SpanningTree:
+        """Forests of k trees: every node is in one of them, and a tree may be a single node."""
+        return cls(lengths, mask, k)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.components, int) or isinstance(self.components, bool) or self.components < 1:
+            raise ValueError(f"SpanningTree: components is {self.components!r}; expected an integer ≥ 1.")
+
+    def offers(self, capability: type[Structure]) -> bool:
+        return isinstance(self, capability) and (self.components == 1 or not issubclass(capability, LogLinear))
+
+    # ---- inference
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        return operators.argmax(scores.detach(), lengths, self.components)
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        return _symmetric(operators.project(*self._prepare(scores), self.components)[0])
+
+    def log_partition(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare_sum("log_partition", scores)
+        if torch.is_grad_enabled() and scores.requires_grad:
+            return operators.partition(scores.triu(1), lengths)[0]  # so that what comes back counts once
+        return operators.log_partition(scores, lengths)
+
+    def marginals(self, scores: Tensor) -> Tensor:
+        return _symmetric(operators.partition(*self._prepare_sum("marginals", scores))[1])
+
+    def sample(
+        self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        sample_shape = check_sample_shape("SpanningTree", sample_shape)
+        scores, lengths = self._prepare_sum("sample", scores)
+        device = torch.device("cpu") if generator is None else generator.device
+        seeds = torch.randint(2**63 - 1, self.batch_shape(scores), generator=generator, device=device)
+        drawn = operators.sample(scores.detach(), lengths, seeds, sample_shape.numel())
+        return drawn.movedim(-3, 0).reshape(*sample_shape, *scores.shape)
+
+    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return operators.topk(*self._prepare(scores), self.components, k)
+
+    def _without_offset(self, scores: Tensor) -> Tensor:
+        return relative_to_best(scores, (-2, -1))  # all trees have the same number of edges
+
+    # ---- both halves hold an edge
+
+    def count_once(self, numbers: Tensor) -> Tensor:
+        return numbers / 2
+
+    def gradient_of_parts(self, gradient: Tensor) -> Tensor:
+        return gradient + gradient.mT
+
+    def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        scores, lengths = super()._prepare(scores)
+        if self.mask is not None:
+            scores = scores.masked_fill(~torch.atleast_2d(self.mask).mT.to(scores.device), -torch.inf)
+        return _symmetric(scores), lengths
+
+    def _prepare_sum(self, what: str, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        if self.components > 1:
+            raise MissingCapability(
+                f"SpanningTree.{what} needs a sum over all forests of {self.components} trees, and there is no fast "
+                "way to compute it; forests have an argmax, topk and sparsemap, and sums are for trees, components=1."
+            )
+        return self._prepare(scores)
+
+    def forbid(self, scores: Tensor) -> Tensor:
+        scores = super().forbid(scores)
+        return scores.masked_fill(scores.mT == -torch.inf, -torch.inf)
+
+    # ---- what a tree is
+
+    def check_event(self, event: torch.Size) -> None:
+        if event[0] != event[1]:
+            raise ValueError(f"SpanningTree: scores have parts of shape {tuple(event)}; expected (..., n, n).")
+
+    def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
+        nodes = torch.arange(shape[-1], device=device)
+        edges = nodes.unsqueeze(-1) != nodes
+        if self.lengths is not None:
+            inside = nodes < self.lengths.to(device).unsqueeze(-1)
+            edges = edges & inside.unsqueeze(-1) & inside.unsqueeze(-2)
+        if self.mask is not None:
+            mask = torch.atleast_2d(self.mask).to(device)
+            edges = edges & mask & mask.mT
+        return edges
+
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        if self.lengths is None:
+            return self._list(event[0], event[0])
+        self._check_facts(torch.Size((*self.lengths.shape, *event)))
+        return torch.cat([self._list(n, event[0]) for n in sorted(set(self.lengths.flatten().tolist()))])
+
+    def _list(self, n: int, size: int) -> Tensor:
+        """Every choice of as many edges between n nodes as a forest has; those with a cycle do not belong."""
+        pairs, edges = n * (n - 1) // 2, max(n, 1) - self.components
+        count = math.comb(pairs, edges) if edges >= 0 else 0
+        check_count("SpanningTree", count, f"there are {{}} ways to choose {edges} edges")
+        if count == 0:
+            return torch.zeros(0, size, size)
+        chosen = torch.tensor(list(itertools.combinations(range(pairs), edges)), dtype=torch.long)
+        low, high = torch.triu_indices(n, n, 1)[:, chosen]
+        rows = torch.arange(count).unsqueeze(-1)
+        vertices = torch.zeros(count, size, size)
+        vertices[rows, low, high] = vertices[rows, high, low] = 1.0
+        return vertices
+
+
+def _symmetric(matrix: Tensor) -> Tensor:
+    """The mean of both halves; exact where they are equal.  Its gradient is symmetric too."""
+    half = matrix / 2
+    return half + half.mT
