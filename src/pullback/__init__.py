@@ -46,6 +46,7 @@ from pullback.structures._structure import Structure
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
+from pullback.structures.constituency_tree import ConstituencyTree
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.independent import Independent
 from pullback.structures.oracle import Oracle
@@ -61,6 +62,7 @@ __all__ = [
     "Binary",
     "Categorical",
     "Chain",
+    "ConstituencyTree",
     "ConvergenceError",
     "ConvergenceWarning",
     "Cost",

@@ -1,0 +1,227 @@
+"""Distributions over binary trees: log-partition, marginals, their derivative, and exact samples, in O(n³).
+
+p(tree) ∝ exp Σ s[i, j].  The inside sweep gives Z; the outside sweep runs the recurrence backwards, wide spans first,
+and gives ∂ log Z / ∂ s, the marginals.  Both consist of dot products and are written once, for four semirings: the
+numbers themselves, their logarithms, and either of them as dual numbers.  With weights that move along g, the slope of
+the marginals is the Hessian of log Z times g.
+
+Scale: every tree has each single word, the whole sentence, and n − 2 spans between them.  So the score of each word,
+that of the sentence and n − 2 times the largest of the others divide out, and no weight exceeds 1.  A tree is lost to
+underflow only if its product is below e⁻⁷⁰⁸; there are fewer than 4ⁿ = e^{1.39 n} trees, so none of those lost matters if
+log Z of the shifted scores is above −708 + 1.39 n + 37 (e⁻³⁷ is the rounding of one).  Otherwise the logarithms take
+over, at more than ten times the cost.
+"""
+
+import numpy as np
+
+from pullback.kernels.constituency.cky import inside_over, reader_over, write_tree
+from pullback.kernels.constituency.labels import join, join_direction, share_out, share_out_slopes
+from pullback.kernels.tools import compiled, draw, draw_log, exp, inner, kernel
+from pullback.kernels.tools import semirings as ring
+
+
+def outside_over(dot, times, add, inverse, reading):
+    """The outside sweep over a semiring; `reading` turns the share of a span into a number."""
+
+    def outside(weight, n, chart, out):
+        """Writes reading(∂ log Z / ∂ log w) into out[i, j] for i ≤ j < n; 1 for single words and for the sentence.
+
+        `chart` holds the inside sweep in [0], [1]; the rest is workspace, one row longer than the sentence.
+        """
+        tree, tree_t = chart[0], chart[1]
+        outer, outer_t = chart[2], chart[3]  # adjoints of the sums over splits, both ways
+        for i in range(n):
+            out[i, i] = 1.0
+        out[0, n - 1] = 1.0
+        outer[0, n - 1] = outer_t[n - 1, 0] = times(weight[0, n - 1], inverse(tree[0, n - 1]))
+        for width in range(n - 2, 0, -1):
+            for i in range(n - width):
+                j = i + width
+                # The span lies to the left of a split after j, or to the right of one before i.
+                total = add(
+                    dot(outer[i, j + 1 : n], tree[j + 1, j + 1 : n]),
+                    dot(outer_t[j, :i], tree_t[i - 1, :i]),
+                )
+                outer[i, j] = outer_t[j, i] = times(weight[i, j], total)
+                out[i, j] = reading(times(tree[i, j], total))
+
+    return compiled(outside, f"outside_{dot.__name__}")
+
+
+@inner
+def _dual_exp(x):
+    return complex(exp(x.real), ring.slope_of_exp(x))
+
+
+inside_linear = inside_over(ring.dot, ring.times)
+outside_linear = outside_over(ring.dot, ring.times, ring.add, ring.inverse, ring.itself)
+inside_log = inside_over(ring.log_dot, ring.add)
+outside_log = outside_over(ring.log_dot, ring.add, ring.log_add, ring.negative, exp)
+inside_dual = inside_over(ring.dual_dot, ring.dual_times)
+outside_dual = outside_over(ring.dual_dot, ring.dual_times, ring.add, ring.dual_inverse, ring.itself)
+inside_dual_log = inside_over(ring.dual_log_dot, ring.add)
+outside_dual_log = outside_over(ring.dual_log_dot, ring.add, ring.dual_log_add, ring.negative, _dual_exp)
+
+
+@inner
+def _largest_between(joint, n):
+    """The largest score of a span that is neither a word nor the sentence."""
+    largest = -np.inf
+    for i in range(n):
+        for j in range(i + 1, n - (i == 0)):
+            largest = max(largest, joint[i, j])
+    return largest
+
+
+@inner
+def _shift(joint, n, log_weight, weight):
+    """log_weight = joint scores less what every tree has, and its exponential; returns what was taken off.
+
+    NaN stands for n ≥ 1 words one of which, or the sentence, is forbidden.
+    """
+    between = _largest_between(joint, n)
+    taken = max(n - 2, 0) * between if between > -np.inf else 0.0
+    for i in range(n):
+        for j in range(i, n):
+            log_weight[i, j] = joint[i, j] - between if joint[i, j] > -np.inf else -np.inf
+        taken += joint[i, i]
+        log_weight[i, i] = 0.0
+    if n > 1:
+        taken += joint[0, n - 1]
+        log_weight[0, n - 1] = 0.0
+    for i in range(n):
+        for j in range(i, n):
+            weight[i, j] = exp(log_weight[i, j])
+    return taken if taken > -np.inf else np.nan
+
+
+@inner
+def _trusted(log_partition, n):
+    """Whether a log-partition of shifted scores, computed in the linear domain, has lost nothing that matters."""
+    return -708.0 + 1.39 * n + 37.0 < log_partition < 700.0
+
+
+@inner
+def _inside(scores, n, joint, log_weight, weight, chart):
+    """The log-partition, and whether the chart is in the linear domain; NaN or −∞ if there is no answer."""
+    if not join(scores, n, joint):
+        return np.nan, True
+    if n == 0:
+        return 0.0, True
+    taken = _shift(joint, n, log_weight, weight)
+    if np.isnan(taken):
+        return taken, True
+    result = np.log(inside_linear(weight, n, chart))
+    linear = _trusted(result, n)
+    if not linear:
+        result = inside_log(log_weight, n, chart)
+    return taken + result, linear
+
+
+@kernel
+def log_partition(scores, lengths, value, lo, hi):
+    """log Σ exp(score) over the trees of each instance; one number each."""
+    size = scores.shape[1]
+    joint, log_weight, weight = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
+    chart = np.empty((2, size, size))
+    for b in range(lo, hi):
+        result, _ = _inside(scores[b], lengths[b], joint, log_weight, weight, chart)
+        if not result > -np.inf:
+            return b
+        value[b] = result
+    return -1
+
+
+@kernel
+def partition(scores, lengths, value, marginals, lo, hi):
+    """The log-partition and its gradient, the probability of each labelled span; three times `log_partition`."""
+    size = scores.shape[1]
+    joint, log_weight, weight = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
+    chart, marginal = np.empty((4, size + 1, size)), np.empty((size, size))
+    for b in range(lo, hi):
+        n = lengths[b]
+        marginals[b] = 0.0
+        result, linear = _inside(scores[b], n, joint, log_weight, weight, chart)
+        if not result > -np.inf:
+            return b
+        value[b] = result
+        if n == 0:
+            continue
+        if linear:
+            outside_linear(weight, n, chart, marginal)
+        else:
+            outside_log(log_weight, n, chart, marginal)
+        share_out(scores[b], joint, marginal, n, marginals[b])
+    return -1
+
+
+@inner
+def _along(log_weight, weight, step, n, log_dual, dual):
+    """The weights and their logarithms as dual numbers, moving along `step`, which is 0 where a span is forbidden."""
+    for i in range(n):
+        for j in range(i, n):
+            log_dual[i, j] = complex(log_weight[i, j], step[i, j])
+            dual[i, j] = complex(weight[i, j], step[i, j] * weight[i, j])
+
+
+@kernel
+def hessian_product(scores, lengths, direction, product, lo, hi):
+    """The derivative of the marginals along `direction`: the Hessian of the log-partition times it, Cov(z) · g.
+
+    The Hessian is symmetric, so this is also the backward pass of the marginals.
+    """
+    size = scores.shape[1]
+    joint, log_weight, weight = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
+    mean, moving = np.empty((size, size)), np.empty((size, size), np.complex128)
+    log_dual, dual = np.empty((size, size), np.complex128), np.empty((size, size), np.complex128)
+    chart = np.empty((4, size + 1, size), np.complex128)
+    for b in range(lo, hi):
+        n = lengths[b]
+        product[b] = 0.0
+        if not join(scores[b], n, joint):
+            return b
+        if n == 0:
+            continue
+        if np.isnan(_shift(joint, n, log_weight, weight)):
+            return b
+        join_direction(scores[b], joint, direction[b], n, mean)
+        _along(log_weight, weight, mean, n, log_dual, dual)
+        if _trusted(np.log(inside_dual(dual, n, chart).real), n):
+            outside_dual(dual, n, chart, moving)
+        elif inside_dual_log(log_dual, n, chart).real > -np.inf:
+            outside_dual_log(log_dual, n, chart, moving)
+        else:
+            return b
+        share_out_slopes(scores[b], joint, direction[b], mean, moving, n, product[b])
+    return -1
+
+
+read_sample = reader_over(draw, draw_log)
+read_sample_log = reader_over(draw_log, draw_log)
+
+
+@kernel
+def sample(scores, lengths, seeds, count, vertices, lo, hi):
+    """`count` independent exact samples, vertices[b, sample, i, j, label]; seeds[b] decides all of an instance.
+
+    O(n³) for the chart of an instance and O(n²) for each sample.
+    """
+    size = scores.shape[1]
+    joint, log_weight, weight = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
+    chart = np.empty((2, size, size))
+    zeros, spans = np.zeros(scores.shape[3]), np.empty((2 * size, 3), np.int64)
+    random = np.empty(1, np.uint64)
+    for b in range(lo, hi):
+        n = lengths[b]
+        vertices[b] = 0.0
+        result, linear = _inside(scores[b], n, joint, log_weight, weight, chart)
+        if not result > -np.inf:
+            return b
+        random[0] = np.uint64(seeds[b])
+        for drawn in range(count if n > 0 else 0):
+            if linear:
+                read_sample(scores[b], n, chart, random, zeros, spans)
+            else:
+                read_sample_log(scores[b], n, chart, random, zeros, spans)
+            write_tree(spans, n, vertices[b, drawn])
+    return -1
