@@ -23,7 +23,7 @@ def _refusal(example: str, scores: Array, lengths: Any, *_: Any) -> str:
 
 
 def _work(scores: Array, *_: Any) -> float:
-    return 0.2 * float(scores.shape[1]) ** 3 + 4.0 * scores[0].size
+    return 0.2 * float(scores.shape[1]) ** 3 + 4.0 * float(scores[0].size)
 
 
 _OPTIONS: dict[str, Any] = {"work": _work, "refusal": _refusal, "structure": "ConstituencyTree"}

@@ -7,9 +7,9 @@ the marginals is the Hessian of log Z times g.
 
 Scale: every tree has each single word, the whole sentence, and n − 2 spans between them.  So the score of each word,
 that of the sentence and n − 2 times the largest of the others divide out, and no weight exceeds 1.  A tree is lost to
-underflow only if its product is below e⁻⁷⁰⁸; there are fewer than 4ⁿ = e^{1.39 n} trees, so none of those lost matters if
-log Z of the shifted scores is above −708 + 1.39 n + 37 (e⁻³⁷ is the rounding of one).  Otherwise the logarithms take
-over, at more than ten times the cost.
+underflow only if its product is below e⁻⁷⁰⁸; there are fewer than 4ⁿ = e^{1.39 n} trees, so none of those lost matters
+if log Z of the shifted scores is above −708 + 1.39 n + 37 (e⁻³⁷ is the rounding of one).  Otherwise the logarithms
+take over, at more than ten times the cost.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Labels of spans, which do not interact: joined before the sums over trees, shared out after them.
 
-The weight of a span is Σ exp(s) over its labels, and given the span each label has the probability q = exp(s) / Σ exp(s).
+The weight of a span is Σ exp(s) over its labels, and given the span a label has the probability q = exp(s) / Σ exp(s).
 So the marginals are m[i, j] · q[i, j, label], and along scores that move in a direction g, with ḡ = Σ q g,
 
     d(m q) = dm · q + m q (g − ḡ)        where m moves as if the span's score moved along ḡ.

@@ -208,9 +208,9 @@ def sample(scores, lengths, single_root, seeds, heads, lo, hi):
         if not result > -np.inf:
             return b
         random[0] = np.uint64(seeds[b])
-        for draw in range(heads.shape[1]):
+        for drawn in range(heads.shape[1]):
             if linear:
-                read_sample(n, chart, random, stack, heads[b, draw])
+                read_sample(n, chart, random, stack, heads[b, drawn])
             else:
-                read_sample_log(n, chart, random, stack, heads[b, draw])
+                read_sample_log(n, chart, random, stack, heads[b, drawn])
     return -1
