@@ -16,7 +16,7 @@ import numpy as np
 
 from pullback.kernels.constituency.cky import inside_over, reader_over, write_tree
 from pullback.kernels.constituency.labels import join, join_direction, share_out, share_out_slopes
-from pullback.kernels.tools import compiled, draw, draw_log, exp, inner, kernel
+from pullback.kernels.tools import compiled, draw, draw_log, exp, fmax, inner, kernel
 from pullback.kernels.tools import semirings as ring
 
 
@@ -65,34 +65,41 @@ outside_dual_log = outside_over(ring.dual_log_dot, ring.add, ring.dual_log_add, 
 
 @inner
 def _largest_between(joint, n):
-    """The largest score of a span that is neither a word nor the sentence."""
+    """The largest score of a span that is neither a word nor the sentence; 0 if there is none above −∞."""
     largest = -np.inf
     for i in range(n):
         for j in range(i + 1, n - (i == 0)):
-            largest = max(largest, joint[i, j])
-    return largest
+            largest = fmax(joint[i, j], largest)
+    return largest if largest > -np.inf else 0.0
 
 
 @inner
-def _shift(joint, n, log_weight, weight):
-    """log_weight = joint scores less what every tree has, and its exponential; returns what was taken off.
+def _in_every_tree(joint, n, between):
+    """What all trees over n ≥ 1 words score: the words, the sentence, and n − 2 times the largest between them."""
+    total = max(n - 2, 0) * between + (joint[0, n - 1] if n > 1 else 0.0)
+    for i in range(n):
+        total += joint[i, i]
+    return total
 
-    NaN stands for n ≥ 1 words one of which, or the sentence, is forbidden.
-    """
-    between = _largest_between(joint, n)
-    taken = max(n - 2, 0) * between if between > -np.inf else 0.0
+
+@inner
+def _log_weights(joint, n, between, log_weight):
+    """log w: the joint scores less what every tree has."""
     for i in range(n):
         for j in range(i, n):
-            log_weight[i, j] = joint[i, j] - between if joint[i, j] > -np.inf else -np.inf
-        taken += joint[i, i]
+            log_weight[i, j] = joint[i, j] - between
         log_weight[i, i] = 0.0
-    if n > 1:
-        taken += joint[0, n - 1]
-        log_weight[0, n - 1] = 0.0
+    log_weight[0, n - 1] = 0.0
+
+
+@inner
+def _weights(joint, n, between, weight):
+    """w, at most 1."""
     for i in range(n):
         for j in range(i, n):
-            weight[i, j] = exp(log_weight[i, j])
-    return taken if taken > -np.inf else np.nan
+            weight[i, j] = exp(min(joint[i, j] - between, 0.0))  # words and the sentence may have more, and are 1
+        weight[i, i] = 1.0
+    weight[0, n - 1] = 1.0
 
 
 @inner
@@ -102,19 +109,22 @@ def _trusted(log_partition, n):
 
 
 @inner
-def _inside(scores, n, joint, log_weight, weight, chart):
-    """The log-partition, and whether the chart is in the linear domain; NaN or −∞ if there is no answer."""
+def _inside(scores, n, joint, weight, chart):
+    """The log-partition, and whether chart and weights are in the linear domain; NaN or −∞ if there is no answer."""
     if not join(scores, n, joint):
         return np.nan, True
     if n == 0:
         return 0.0, True
-    taken = _shift(joint, n, log_weight, weight)
-    if np.isnan(taken):
+    between = _largest_between(joint, n)
+    taken = _in_every_tree(joint, n, between)
+    if taken == -np.inf:
         return taken, True
+    _weights(joint, n, between, weight)
     result = np.log(inside_linear(weight, n, chart))
     linear = _trusted(result, n)
     if not linear:
-        result = inside_log(log_weight, n, chart)
+        _log_weights(joint, n, between, weight)
+        result = inside_log(weight, n, chart)
     return taken + result, linear
 
 
@@ -122,10 +132,10 @@ def _inside(scores, n, joint, log_weight, weight, chart):
 def log_partition(scores, lengths, value, lo, hi):
     """log Σ exp(score) over the trees of each instance; one number each."""
     size = scores.shape[1]
-    joint, log_weight, weight = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
+    joint, weight = np.empty((size, size)), np.empty((size, size))
     chart = np.empty((2, size, size))
     for b in range(lo, hi):
-        result, _ = _inside(scores[b], lengths[b], joint, log_weight, weight, chart)
+        result, _ = _inside(scores[b], lengths[b], joint, weight, chart)
         if not result > -np.inf:
             return b
         value[b] = result
@@ -136,12 +146,12 @@ def log_partition(scores, lengths, value, lo, hi):
 def partition(scores, lengths, value, marginals, lo, hi):
     """The log-partition and its gradient, the probability of each labelled span; three times `log_partition`."""
     size = scores.shape[1]
-    joint, log_weight, weight = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
+    joint, weight = np.empty((size, size)), np.empty((size, size))
     chart, marginal = np.empty((4, size + 1, size)), np.empty((size, size))
     for b in range(lo, hi):
         n = lengths[b]
         marginals[b] = 0.0
-        result, linear = _inside(scores[b], n, joint, log_weight, weight, chart)
+        result, linear = _inside(scores[b], n, joint, weight, chart)
         if not result > -np.inf:
             return b
         value[b] = result
@@ -150,18 +160,25 @@ def partition(scores, lengths, value, marginals, lo, hi):
         if linear:
             outside_linear(weight, n, chart, marginal)
         else:
-            outside_log(log_weight, n, chart, marginal)
+            outside_log(weight, n, chart, marginal)
         share_out(scores[b], joint, marginal, n, marginals[b])
     return -1
 
 
 @inner
-def _along(log_weight, weight, step, n, log_dual, dual):
-    """The weights and their logarithms as dual numbers, moving along `step`, which is 0 where a span is forbidden."""
+def _along(weight, step, n, dual):
+    """The weights as dual numbers whose logarithms move along `step`."""
     for i in range(n):
         for j in range(i, n):
-            log_dual[i, j] = complex(log_weight[i, j], step[i, j])
             dual[i, j] = complex(weight[i, j], step[i, j] * weight[i, j])
+
+
+@inner
+def _along_log(log_weight, step, n, dual):
+    """Their logarithms as dual numbers."""
+    for i in range(n):
+        for j in range(i, n):
+            dual[i, j] = complex(log_weight[i, j], step[i, j])
 
 
 @kernel
@@ -171,9 +188,8 @@ def hessian_product(scores, lengths, direction, product, lo, hi):
     The Hessian is symmetric, so this is also the backward pass of the marginals.
     """
     size = scores.shape[1]
-    joint, log_weight, weight = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
-    mean, moving = np.empty((size, size)), np.empty((size, size), np.complex128)
-    log_dual, dual = np.empty((size, size), np.complex128), np.empty((size, size), np.complex128)
+    joint, weight, mean = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
+    dual, moving = np.empty((size, size), np.complex128), np.empty((size, size), np.complex128)
     chart = np.empty((4, size + 1, size), np.complex128)
     for b in range(lo, hi):
         n = lengths[b]
@@ -182,16 +198,20 @@ def hessian_product(scores, lengths, direction, product, lo, hi):
             return b
         if n == 0:
             continue
-        if np.isnan(_shift(joint, n, log_weight, weight)):
+        between = _largest_between(joint, n)
+        if _in_every_tree(joint, n, between) == -np.inf:
             return b
         join_direction(scores[b], joint, direction[b], n, mean)
-        _along(log_weight, weight, mean, n, log_dual, dual)
+        _weights(joint, n, between, weight)
+        _along(weight, mean, n, dual)
         if _trusted(np.log(inside_dual(dual, n, chart).real), n):
             outside_dual(dual, n, chart, moving)
-        elif inside_dual_log(log_dual, n, chart).real > -np.inf:
-            outside_dual_log(log_dual, n, chart, moving)
         else:
-            return b
+            _log_weights(joint, n, between, weight)
+            _along_log(weight, mean, n, dual)
+            if not inside_dual_log(dual, n, chart).real > -np.inf:
+                return b
+            outside_dual_log(dual, n, chart, moving)
         share_out_slopes(scores[b], joint, direction[b], mean, moving, n, product[b])
     return -1
 
@@ -207,14 +227,14 @@ def sample(scores, lengths, seeds, count, vertices, lo, hi):
     O(n³) for the chart of an instance and O(n²) for each sample.
     """
     size = scores.shape[1]
-    joint, log_weight, weight = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
+    joint, weight = np.empty((size, size)), np.empty((size, size))
     chart = np.empty((2, size, size))
     zeros, spans = np.zeros(scores.shape[3]), np.empty((2 * size, 3), np.int64)
     random = np.empty(1, np.uint64)
     for b in range(lo, hi):
         n = lengths[b]
         vertices[b] = 0.0
-        result, linear = _inside(scores[b], n, joint, log_weight, weight, chart)
+        result, linear = _inside(scores[b], n, joint, weight, chart)
         if not result > -np.inf:
             return b
         random[0] = np.uint64(seeds[b])

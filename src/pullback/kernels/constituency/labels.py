@@ -8,7 +8,7 @@ So the marginals are m[i, j] · q[i, j, label], and along scores that move in a 
 
 import numpy as np
 
-from pullback.kernels.tools import exp, inner
+from pullback.kernels.tools import exp, inner, log
 
 
 @inner
@@ -16,25 +16,36 @@ def join(scores, n, joint):
     """joint[i, j] = log Σ exp(score) over the labels of a span; False if a score is NaN or +∞."""
     valid = True
     for i in range(n):
-        for j in range(i, n):
-            largest = -np.inf
-            for label in range(scores.shape[2]):
-                valid &= scores[i, j, label] < np.inf
-                largest = max(largest, np.float64(scores[i, j, label]))
-            if scores.shape[2] > 1 and largest > -np.inf:
-                total = 0.0
-                for label in range(scores.shape[2]):
-                    total += exp(scores[i, j, label] - largest)
-                largest += np.log(total)
-            joint[i, j] = largest
+        if scores.shape[2] == 1:
+            for j in range(i, n):  # vectorizes
+                valid &= scores[i, j, 0] < np.inf
+                joint[i, j] = scores[i, j, 0]
+        else:
+            for j in range(i, n):
+                joint[i, j] = _log_sum_exp(scores[i, j])
+                valid &= joint[i, j] < np.inf
     return valid
+
+
+@inner
+def _log_sum_exp(scores):
+    """log Σ exp(score); NaN if a score is NaN, +∞ if one is +∞."""
+    largest = -np.inf
+    for label in range(len(scores)):
+        if not scores[label] < np.inf:
+            return np.float64(scores[label])
+        largest = max(largest, np.float64(scores[label]))
+    if largest == -np.inf:
+        return largest
+    total = 0.0
+    for label in range(len(scores)):
+        total += exp(scores[label] - largest)
+    return largest + log(total)
 
 
 @inner
 def share(scores, joint, i, j, label):
     """q: the probability of a label, given its span."""
-    if scores.shape[2] == 1:
-        return 1.0 if joint[i, j] > -np.inf else 0.0
     return exp(scores[i, j, label] - joint[i, j]) if joint[i, j] > -np.inf else 0.0
 
 
@@ -54,9 +65,13 @@ def join_direction(scores, joint, direction, n, mean):
 def share_out(scores, joint, marginal, n, marginals):
     """marginals[i, j, label] = m q."""
     for i in range(n):
-        for j in range(i, n):
-            for label in range(scores.shape[2]):
-                marginals[i, j, label] = marginal[i, j] * share(scores, joint, i, j, label)
+        if scores.shape[2] == 1:
+            for j in range(i, n):
+                marginals[i, j, 0] = marginal[i, j]
+        else:
+            for j in range(i, n):
+                for label in range(scores.shape[2]):
+                    marginals[i, j, label] = marginal[i, j] * share(scores, joint, i, j, label)
 
 
 @inner
