@@ -198,16 +198,16 @@ def test_an_instance_without_trees_or_with_nan_scores_is_named(t):
     for scores in (wordless, endless, unsplit, unclear, infinite):
         value, out, several = np.empty(3), np.empty_like(scores), np.empty((3, 2, 4, 4, t))
         calls = [
-            lambda *r: cky.argmax(scores, lengths, out, *r),
-            lambda *r: inside_outside.log_partition(scores, lengths, value, *r),
-            lambda *r: inside_outside.partition(scores, lengths, value, out, *r),
-            lambda *r: inside_outside.hessian_product(scores, lengths, np.ones_like(scores), out, *r),
-            lambda *r: inside_outside.sample(scores, lengths, seeds, 2, several, *r),
-            lambda *r: k_best.topk(scores, lengths, 2, several, np.empty(3, np.int64), *r),
+            (cky.argmax, out),
+            (inside_outside.log_partition, value),
+            (inside_outside.partition, value, out),
+            (inside_outside.hessian_product, np.ones_like(scores), out),
+            (inside_outside.sample, seeds, 2, several),
+            (k_best.topk, 2, several, np.empty(3, np.int64)),
         ]
-        for call in calls:
-            assert call(0, 3) == 1
-            assert call(2, 3) == -1
+        for kernel, *arguments in calls:
+            assert kernel(scores, lengths, *arguments, 0, 3) == 1
+            assert kernel(scores, lengths, *arguments, 2, 3) == -1
 
 
 def test_one_allowed_tree_is_certain():
