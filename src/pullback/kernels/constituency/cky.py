@@ -10,7 +10,7 @@ and tree[0, n − 1] holds all trees; every tree is one term.  (+, ·) may be an
 A span of the tree carries one of t labels, and labels do not interact: w[i, j] is the sum of their weights, and the
 labels of a tree are chosen once its spans are known.  Without labels, t = 1.
 
-The sum is a dot product of a row and a column.  `tree` is kept transposed as well, so that both are contiguous.
+The sum is a dot product of a row and a column.  `tree` is symmetric, tree[j, i] = tree[i, j], so that both are rows.
 
 References: Kasami (1965); Younger (1967).
 """
@@ -24,16 +24,14 @@ from pullback.kernels.tools import semirings as ring
 def inside_over(dot, times):
     """The inside sweep over a semiring: Σ x·y of two rows, and the product."""
 
-    def inside(weight, n, chart):
-        """Fills tree and its transpose (chart[0], [1]); returns the sum over all trees over n ≥ 1 words."""
-        tree, tree_t = chart[0], chart[1]
+    def inside(weight, n, tree):
+        """Fills the chart; returns the sum over all trees over n ≥ 1 words."""
         for i in range(n):
-            tree[i, i] = tree_t[i, i] = weight[i, i]
+            tree[i, i] = weight[i, i]
         for width in range(1, n):
             for i in range(n - width):
                 j = i + width
-                total = times(weight[i, j], dot(tree[i, i:j], tree_t[j, i + 1 : j + 1]))
-                tree[i, j] = tree_t[j, i] = total
+                tree[i, j] = tree[j, i] = times(weight[i, j], dot(tree[i, i:j], tree[j, i + 1 : j + 1]))
         return tree[0, n - 1]
 
     return compiled(inside, f"inside_{dot.__name__}")
@@ -42,19 +40,18 @@ def inside_over(dot, times):
 def reader_over(choose, choose_label):
     """Reads a tree off an inside chart, top down: choose(x, y, random) picks a term of the sum Σ x·y."""
 
-    def read_tree(scores, n, chart, random, zeros, spans):
+    def read_tree(scores, n, tree, random, zeros, spans):
         """Writes the 2n − 1 spans of a tree, (first word, last word, label), a span before those below it.
 
         `zeros` has one for each label.
         """
-        tree, tree_t = chart[0], chart[1]
         spans[0, 0], spans[0, 1] = 0, n - 1
         found = 1
         for at in range(2 * n - 1):
             i, j = spans[at, 0], spans[at, 1]
             spans[at, 2] = choose_label(scores[i, j], zeros, random) if len(zeros) > 1 else 0
             if i < j:
-                k = i + choose(tree[i, i:j], tree_t[j, i + 1 : j + 1], random)
+                k = i + choose(tree[i, i:j], tree[j, i + 1 : j + 1], random)
                 spans[found, 0], spans[found, 1] = i, k
                 spans[found + 1, 0], spans[found + 1, 1] = k + 1, j
                 found += 2
@@ -88,14 +85,14 @@ def write_tree(spans, n, vertex):
 
 
 @inner
-def best_tree(scores, n, weight, chart, zeros, spans):
+def best_tree(scores, n, weight, tree, zeros, spans):
     """Writes the spans of the best tree over n ≥ 1 words, given best_labels; False if there is none.
 
     Back-pointers are not kept: the terms of the answer's n − 1 sums are searched again, so the sums vectorize.
     """
-    if inside_max(weight, n, chart) == -np.inf:
+    if inside_max(weight, n, tree) == -np.inf:
         return False
-    read_best(scores, n, chart, spans, zeros, spans)
+    read_best(scores, n, tree, spans, zeros, spans)
     return True
 
 
@@ -103,7 +100,7 @@ def best_tree(scores, n, weight, chart, zeros, spans):
 def argmax(scores, lengths, vertex, lo, hi):
     """The best tree over the first lengths[b] words of each instance; scores and vertex are [b, i, j, label]."""
     size = scores.shape[1]
-    weight, chart = np.empty((size, size)), np.empty((2, size, size))
+    weight, tree = np.empty((size, size)), np.empty((size, size))
     zeros, spans = np.zeros(scores.shape[3]), np.empty((2 * size, 3), np.int64)
     for b in range(lo, hi):
         n = lengths[b]
@@ -111,7 +108,7 @@ def argmax(scores, lengths, vertex, lo, hi):
         if not best_labels(scores[b], n, weight):
             return b
         if n > 0:
-            if not best_tree(scores[b], n, weight, chart, zeros, spans):
+            if not best_tree(scores[b], n, weight, tree, zeros, spans):
                 return b
             write_tree(spans, n, vertex[b])
     return -1

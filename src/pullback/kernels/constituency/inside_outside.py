@@ -23,26 +23,25 @@ from pullback.kernels.tools import semirings as ring
 def outside_over(dot, times, add, inverse, reading):
     """The outside sweep over a semiring; `reading` turns the share of a span into a number."""
 
-    def outside(weight, n, chart, out):
+    def outside(weight, n, tree, outer, out):
         """Writes reading(∂ log Z / ∂ log w) into out[i, j] for i ≤ j < n; 1 for single words and for the sentence.
 
-        `chart` holds the inside sweep in [0], [1]; the rest is workspace, one row longer than the sentence.
+        `tree` comes from the inside sweep, and has one row more than there are words.  `outer` is workspace: the
+        adjoints of the sums over splits, symmetric too.
         """
-        tree, tree_t = chart[0], chart[1]
-        outer, outer_t = chart[2], chart[3]  # adjoints of the sums over splits, both ways
         for i in range(n):
             out[i, i] = 1.0
         out[0, n - 1] = 1.0
-        outer[0, n - 1] = outer_t[n - 1, 0] = times(weight[0, n - 1], inverse(tree[0, n - 1]))
+        outer[0, n - 1] = outer[n - 1, 0] = times(weight[0, n - 1], inverse(tree[0, n - 1]))
         for width in range(n - 2, 0, -1):
             for i in range(n - width):
                 j = i + width
                 # The span lies to the left of a split after j, or to the right of one before i.
                 total = add(
                     dot(outer[i, j + 1 : n], tree[j + 1, j + 1 : n]),
-                    dot(outer_t[j, :i], tree_t[i - 1, :i]),
+                    dot(outer[j, :i], tree[i - 1, :i]),
                 )
-                outer[i, j] = outer_t[j, i] = times(weight[i, j], total)
+                outer[i, j] = outer[j, i] = times(weight[i, j], total)
                 out[i, j] = reading(times(tree[i, j], total))
 
     return compiled(outside, f"outside_{dot.__name__}")
@@ -109,8 +108,8 @@ def _trusted(log_partition, n):
 
 
 @inner
-def _inside(scores, n, joint, weight, chart):
-    """The log-partition, and whether chart and weights are in the linear domain; NaN or −∞ if there is no answer."""
+def _inside(scores, n, joint, weight, tree):
+    """The log-partition, and whether weights and chart are in the linear domain; NaN or −∞ if there is no answer."""
     if not join(scores, n, joint):
         return np.nan, True
     if n == 0:
@@ -120,11 +119,11 @@ def _inside(scores, n, joint, weight, chart):
     if taken == -np.inf:
         return taken, True
     _weights(joint, n, between, weight)
-    result = np.log(inside_linear(weight, n, chart))
+    result = np.log(inside_linear(weight, n, tree))
     linear = _trusted(result, n)
     if not linear:
         _log_weights(joint, n, between, weight)
-        result = inside_log(weight, n, chart)
+        result = inside_log(weight, n, tree)
     return taken + result, linear
 
 
@@ -132,10 +131,9 @@ def _inside(scores, n, joint, weight, chart):
 def log_partition(scores, lengths, value, lo, hi):
     """log Σ exp(score) over the trees of each instance; one number each."""
     size = scores.shape[1]
-    joint, weight = np.empty((size, size)), np.empty((size, size))
-    chart = np.empty((2, size, size))
+    joint, weight, tree = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
     for b in range(lo, hi):
-        result, _ = _inside(scores[b], lengths[b], joint, weight, chart)
+        result, _ = _inside(scores[b], lengths[b], joint, weight, tree)
         if not result > -np.inf:
             return b
         value[b] = result
@@ -146,21 +144,21 @@ def log_partition(scores, lengths, value, lo, hi):
 def partition(scores, lengths, value, marginals, lo, hi):
     """The log-partition and its gradient, the probability of each labelled span; three times `log_partition`."""
     size = scores.shape[1]
-    joint, weight = np.empty((size, size)), np.empty((size, size))
-    chart, marginal = np.empty((4, size + 1, size)), np.empty((size, size))
+    joint, weight, tree = np.empty((size, size)), np.empty((size, size)), np.empty((size + 1, size))
+    outer, marginal = np.empty((size, size)), np.empty((size, size))
     for b in range(lo, hi):
         n = lengths[b]
         marginals[b] = 0.0
-        result, linear = _inside(scores[b], n, joint, weight, chart)
+        result, linear = _inside(scores[b], n, joint, weight, tree)
         if not result > -np.inf:
             return b
         value[b] = result
         if n == 0:
             continue
         if linear:
-            outside_linear(weight, n, chart, marginal)
+            outside_linear(weight, n, tree, outer, marginal)
         else:
-            outside_log(weight, n, chart, marginal)
+            outside_log(weight, n, tree, outer, marginal)
         share_out(scores[b], joint, marginal, n, marginals[b])
     return -1
 
@@ -190,7 +188,7 @@ def hessian_product(scores, lengths, direction, product, lo, hi):
     size = scores.shape[1]
     joint, weight, mean = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
     dual, moving = np.empty((size, size), np.complex128), np.empty((size, size), np.complex128)
-    chart = np.empty((4, size + 1, size), np.complex128)
+    tree, outer = np.empty((size + 1, size), np.complex128), np.empty((size, size), np.complex128)
     for b in range(lo, hi):
         n = lengths[b]
         product[b] = 0.0
@@ -204,14 +202,14 @@ def hessian_product(scores, lengths, direction, product, lo, hi):
         join_direction(scores[b], joint, direction[b], n, mean)
         _weights(joint, n, between, weight)
         _along(weight, mean, n, dual)
-        if _trusted(np.log(inside_dual(dual, n, chart).real), n):
-            outside_dual(dual, n, chart, moving)
+        if _trusted(np.log(inside_dual(dual, n, tree).real), n):
+            outside_dual(dual, n, tree, outer, moving)
         else:
             _log_weights(joint, n, between, weight)
             _along_log(weight, mean, n, dual)
-            if not inside_dual_log(dual, n, chart).real > -np.inf:
+            if not inside_dual_log(dual, n, tree).real > -np.inf:
                 return b
-            outside_dual_log(dual, n, chart, moving)
+            outside_dual_log(dual, n, tree, outer, moving)
         share_out_slopes(scores[b], joint, direction[b], mean, moving, n, product[b])
     return -1
 
@@ -227,21 +225,20 @@ def sample(scores, lengths, seeds, count, vertices, lo, hi):
     O(n³) for the chart of an instance and O(n²) for each sample.
     """
     size = scores.shape[1]
-    joint, weight = np.empty((size, size)), np.empty((size, size))
-    chart = np.empty((2, size, size))
+    joint, weight, tree = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
     zeros, spans = np.zeros(scores.shape[3]), np.empty((2 * size, 3), np.int64)
     random = np.empty(1, np.uint64)
     for b in range(lo, hi):
         n = lengths[b]
         vertices[b] = 0.0
-        result, linear = _inside(scores[b], n, joint, weight, chart)
+        result, linear = _inside(scores[b], n, joint, weight, tree)
         if not result > -np.inf:
             return b
         random[0] = np.uint64(seeds[b])
         for drawn in range(count if n > 0 else 0):
             if linear:
-                read_sample(scores[b], n, chart, random, zeros, spans)
+                read_sample(scores[b], n, tree, random, zeros, spans)
             else:
-                read_sample_log(scores[b], n, chart, random, zeros, spans)
+                read_sample_log(scores[b], n, tree, random, zeros, spans)
             write_tree(spans, n, vertices[b, drawn])
     return -1

@@ -20,8 +20,8 @@ def _workspace(scores, options):
     first = np.zeros(size + 2, np.int64)
     for width in range(1, size + 1):
         first[width + 1] = first[width] + size // width
-    weight, chart = np.empty((size, size)), np.empty((2, size, size))
-    return weight, chart, np.zeros(scores.shape[3]), np.empty((2 * size, 3), np.int64), first
+    weight, tree = np.empty((size, size)), np.empty((size, size))
+    return weight, tree, np.zeros(scores.shape[3]), np.empty((2 * size, 3), np.int64), first
 
 
 @inner
@@ -48,11 +48,11 @@ def _load_relative(scores, b, n, options, own, out):
 
 @inner
 def best_constituency_tree(rest, n, options, own, parts):
-    weight, chart, zeros, spans, first = own
+    weight, tree, zeros, spans, first = own
     for slot in range(len(parts)):
         parts[slot] = -1
     best_labels(rest, n, weight)
-    if n > 0 and not best_tree(rest, n, weight, chart, zeros, spans):
+    if n > 0 and not best_tree(rest, n, weight, tree, zeros, spans):
         return False
     for at in range(2 * n - 1):
         i, j = spans[at, 0], spans[at, 1]
