@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import chisquare
 
 from pullback.kernels.constituency import cky, inside_outside, k_best, mixtures
+from pullback.operators.constituency import SLOTS
 from reference import constituency as slow
 
 LABELS = pytest.mark.parametrize("t", [1, 2], ids=["no labels", "two labels"])
@@ -344,6 +345,11 @@ def test_spans_that_share_a_slot_cross(n):
     assert set(slots.values()) == set(range(first[n + 1]))
     for (a, b), (c, d) in itertools.combinations(sorted(slots), 2):
         assert slots[a, b] != slots[c, d] or a < c <= b < d
+
+
+def test_there_is_room_for_all_slots():
+    for n in range(1, 2200):
+        assert eval(SLOTS) >= sum(n // width for width in range(1, n + 1))
 
 
 def test_functions_of_one_text_are_compiled_under_different_names():

@@ -27,7 +27,9 @@ def _work(scores: Array, *_: Any) -> float:
 
 
 _OPTIONS: dict[str, Any] = {"work": _work, "refusal": _refusal, "structure": "ConstituencyTree"}
-_SLOTS = "sum(n // (w + 1) for w in range(n))"  # as kernels.constituency.mixtures tells them apart
+
+# At least the Σ ⌊n / w⌋ slots of kernels.constituency.mixtures, which a compiler could not count for an unknown n.
+SLOTS = "n * (3 if n < 16 else 4 if n < 40 else 5 if n < 100 else 8 if n < 2000 else n)"
 
 
 # ---- without labels
@@ -67,7 +69,7 @@ trees = family(
     "scores[n, n], lengths[] <= n",
     "n, n",
     _WithoutLabels(),
-    slots=_SLOTS,
+    slots=SLOTS,
     capacity="n * (n + 1) // 2 if n < 80 else 32 * n",
     **_OPTIONS,
 )
@@ -76,7 +78,7 @@ labelled_trees = family(
     "scores[n, n, t], lengths[] <= n",
     "n, n, t",
     kernels.constituency,
-    slots=_SLOTS,
+    slots=SLOTS,
     capacity="n * (n + 1) // 2 * t if n * t < 80 else 32 * n",
     **_OPTIONS,
 )
