@@ -162,6 +162,23 @@ MATCHINGS = [
     Case("Matching, optional", pb.Matching(optional=True), (2,), (2, 3)),
     Case("Matching, optional, lengths", pb.Matching(torch.tensor([[2, 3], [0, 0]]), optional=True), (2,), (2, 3)),
 ]
+SPANS = torch.tensor([[1, 1, 0, 1], [0, 1, 1, 1], [0, 0, 1, 1], [1, 1, 0, 1]], dtype=torch.bool)
+LABELS = torch.tensor([[[1, 0], [1, 1], [1, 1]], [[0, 0], [1, 1], [0, 1]], [[0, 0], [0, 0], [0, 1]]], dtype=torch.bool)
+CONSTITUENCY = [
+    Case("constituency tree", pb.ConstituencyTree(), (3,), (4, 4)),
+    Case("constituency tree over one word", pb.ConstituencyTree(), (2,), (1, 1)),
+    Case("constituency tree, no batch", pb.ConstituencyTree(), (), (5, 5)),
+    Case("constituency tree, two batch dimensions", pb.ConstituencyTree(), (2, 2), (3, 3)),
+    Case("constituency tree, lengths", pb.ConstituencyTree(torch.tensor([4, 0, 2])), (3,), (4, 4)),
+    Case("constituency tree, mask", pb.ConstituencyTree(mask=SPANS), (3,), (4, 4)),
+    Case("labelled constituency tree", pb.ConstituencyTree(labelled=True), (3,), (3, 3, 2)),
+    Case(
+        "labelled constituency tree, lengths and mask",
+        pb.ConstituencyTree(WORDS, LABELS, labelled=True),
+        (3,),
+        (3, 3, 2),
+    ),
+]
 JOINT = [
     Case("Independent, Categorical", pb.Independent(pb.Categorical()), (3,), (2, 3)),
     Case("Independent, two dimensions", pb.Independent(pb.Binary(), 2), (2,), (2, 1, 2)),
@@ -187,10 +204,11 @@ JOINT = [
         (11,),
     ),
 ]
-WHOLE = FLAT + TREES + CHAINS + MATCHINGS + SPANNING + JOINT
+WHOLE = FLAT + TREES + CHAINS + MATCHINGS + SPANNING + CONSTITUENCY + JOINT
 ALONE = [
     Case("argmax alone: Subset", ArgmaxOnly(pb.Subset(2)), (3,), (5,)),
     Case("argmax alone: tree, lengths", ArgmaxOnly(pb.DependencyTree(WORDS)), (3,), (4, 4)),
+    Case("argmax alone: constituency tree", ArgmaxOnly(pb.ConstituencyTree()), (3,), (4, 4)),
     Case("argmax alone: Chain, mask", ArgmaxOnly(pb.Chain(mask=PAIRS)), (2,), (3, 3, 3)),
 ]
 

@@ -55,6 +55,7 @@ from pullback.structures._structure import Structure
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
+from pullback.structures.constituency_tree import ConstituencyTree
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.independent import Independent
 from pullback.structures.matching import Matching
@@ -72,6 +73,7 @@ __all__ = [
     "Binary",
     "Categorical",
     "Chain",
+    "ConstituencyTree",
     "ConvergenceError",
     "ConvergenceWarning",
     "Cost",

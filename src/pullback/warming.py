@@ -22,6 +22,7 @@ from pullback import kernels
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
+from pullback.structures.constituency_tree import ConstituencyTree
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.matching import Matching
 from pullback.structures.oracle import Oracle
@@ -82,6 +83,9 @@ WORKLOADS = (
     Workload("DependencyTree", lambda: DependencyTree(projective=True), (9, 9), (*_BEST, "topk"), "projective"),
     Workload("SpanningTree", SpanningTree, (9, 9), _SUMS),
     Workload("SpanningTree", SpanningTree, (9, 9), (*_BEST, "topk", *_MIXTURES)),
+    Workload("ConstituencyTree", ConstituencyTree, (8, 8), _SUMS),
+    Workload("ConstituencyTree", ConstituencyTree, (8, 8), _MIXTURES),
+    Workload("ConstituencyTree", ConstituencyTree, (8, 8), (*_BEST, "topk")),
     Workload("Chain", Chain, (6, 3, 3), _MIXTURES),
     Workload("Chain", Chain, (6, 3, 3), (*_BEST, "topk", *_SUMS)),
     Workload("Matching", Matching, (6, 5), (*_BEST, "topk", *_MIXTURES, "sinkhorn")),

@@ -19,7 +19,7 @@ def _refusal(example: str, scores: Any, lengths: Any, *_: Any) -> str:
 
 
 def _best(scores: Any, *_: Any) -> float:
-    return 7.0 * scores[0].size
+    return 7.0 * float(scores[0].size)
 
 
 _OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Matching"}

@@ -18,7 +18,7 @@ Reference: Eisner (1996).
 
 import numpy as np
 
-from pullback.kernels.tools import compiled, inner, kernel
+from pullback.kernels.tools import compiled, first_best, inner, kernel
 from pullback.kernels.tools import semirings as ring
 
 
@@ -73,17 +73,8 @@ def reader_over(choose):
     return compiled(read_tree, f"read_{choose.__name__}")
 
 
-@inner
-def _first_best(x, y, random):
-    best = 0
-    for i in range(1, x.shape[0]):
-        if x[i] + y[i] > x[best] + y[best]:
-            best = i
-    return best
-
-
 inside_max = inside_over(ring.max_plus, ring.add, -np.inf, 0.0)
-read_best = reader_over(_first_best)
+read_best = reader_over(first_best)
 
 
 @inner

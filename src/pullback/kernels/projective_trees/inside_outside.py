@@ -14,7 +14,7 @@ one).  Otherwise the logarithms take over, at more than ten times the cost.
 import numpy as np
 
 from pullback.kernels.projective_trees.eisner import inside_over, load, reader_over
-from pullback.kernels.tools import compiled, exp, inner, kernel, uniform
+from pullback.kernels.tools import compiled, draw, draw_log, exp, inner, kernel
 from pullback.kernels.tools import semirings as ring
 
 
@@ -186,39 +186,8 @@ def hessian_product(scores, lengths, single_root, direction, product, lo, hi):
     return -1
 
 
-@inner
-def _draw(x, y, random):
-    """An index drawn in proportion to x · y."""
-    left = uniform(random) * ring.dot(x, y)
-    chosen = 0
-    for i in range(x.shape[0]):
-        share = x[i] * y[i]
-        if share > 0.0:  # rounding may leave a remainder behind the last one
-            chosen = i
-            left -= share
-            if left < 0.0:
-                break
-    return chosen
-
-
-@inner
-def _draw_log(x, y, random):
-    """An index drawn in proportion to exp(x + y)."""
-    largest = ring.max_plus(x, y)
-    left = uniform(random) * ring.sum_exp(x, y, largest)
-    chosen = 0
-    for i in range(x.shape[0]):
-        share = exp(x[i] + y[i] - largest)
-        if share > 0.0:
-            chosen = i
-            left -= share
-            if left < 0.0:
-                break
-    return chosen
-
-
-read_sample = reader_over(_draw)
-read_sample_log = reader_over(_draw_log)
+read_sample = reader_over(draw)
+read_sample_log = reader_over(draw_log)
 
 
 @kernel
@@ -239,9 +208,9 @@ def sample(scores, lengths, single_root, seeds, heads, lo, hi):
         if not result > -np.inf:
             return b
         random[0] = np.uint64(seeds[b])
-        for draw in range(heads.shape[1]):
+        for drawn in range(heads.shape[1]):
             if linear:
-                read_sample(n, chart, random, stack, heads[b, draw])
+                read_sample(n, chart, random, stack, heads[b, drawn])
             else:
-                read_sample_log(n, chart, random, stack, heads[b, draw])
+                read_sample_log(n, chart, random, stack, heads[b, drawn])
     return -1

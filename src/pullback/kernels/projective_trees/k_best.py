@@ -1,96 +1,16 @@
 """The k best projective trees: Eisner's recurrences over sorted lists, in O(n² k (n + k)).
 
-Each cell of the chart holds the k best values of its half trees.  A sum over splits becomes a merge: split t combines
-value a of one list with value b of another, (t, a, b).  The best combination of every split stands in a frontier;
-whenever (t, a, b) is taken, (t, a, b + 1) comes in its place, and after (t, a, 0) also (t, a + 1, 0).  So every
-combination enters once, after a better one; and since every tree is derived in one way only, the trees are distinct.
+Each cell of the chart holds the k best values of its half trees, and a sum over splits is a merge of such lists.  Since
+every tree is derived in one way only, the trees are distinct.  complete[head, end] is the list head · size + end;
+pair[i, j] comes size² later.
 
 Reference: Huang and Chiang (2005).
 """
 
-from collections import namedtuple
-
 import numpy as np
 
 from pullback.kernels.projective_trees.eisner import load
-from pullback.kernels.tools import inner, kernel
-
-# Sorted lists of all cells.  complete[head, end] is the list head · size + end; pair[i, j] comes size² later.
-_Lists = namedtuple(
-    "_Lists",
-    [
-        "value",  # [list, rank]
-        "number",  # [list]: how many there are, at most k
-        "origin",  # [list, rank]: split, and the ranks in the two lists it combines
-    ],
-)
-
-# The splits of one cell, and the frontier of their merge.
-_Merge = namedtuple(
-    "_Merge",
-    [
-        "split",  # [term]: the word where the cell is split
-        "left",  # [term]: the two lists that are combined
-        "right",
-        "extra",  # [term]: what every combination earns besides, the score of an arc
-        "value",  # [place in the frontier]
-        "place",  # [place in the frontier]: term, rank in left, rank in right
-    ],
-)
-
-
-@inner
-def _lists(size, k):
-    cells = 2 * size * size
-    return _Lists(np.empty((cells, k)), np.empty(cells, np.int64), np.empty((cells, k, 3), np.int64))
-
-
-@inner
-def _merge_of(size, k):
-    return _Merge(
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty(size),
-        np.empty(size + k),
-        np.empty((size + k, 3), np.int64),
-    )
-
-
-@inner
-def _set_place(lists, merge, place, term, a, b):
-    merge.place[place, 0], merge.place[place, 1], merge.place[place, 2] = term, a, b
-    merge.value[place] = lists.value[merge.left[term], a] + lists.value[merge.right[term], b] + merge.extra[term]
-
-
-@inner
-def _merge_terms(lists, merge, terms, cell):
-    """The list `cell` from the first `terms` splits described in `merge`."""
-    width = 0
-    for term in range(terms):
-        if lists.number[merge.left[term]] and lists.number[merge.right[term]] and merge.extra[term] > -np.inf:
-            _set_place(lists, merge, width, term, 0, 0)
-            width += 1
-    rank = 0
-    while rank < lists.value.shape[1] and width > 0:
-        best = 0
-        for place in range(1, width):
-            if merge.value[place] > merge.value[best]:
-                best = place
-        term, a, b = merge.place[best, 0], merge.place[best, 1], merge.place[best, 2]
-        lists.value[cell, rank] = merge.value[best]
-        lists.origin[cell, rank, 0] = merge.split[term]
-        lists.origin[cell, rank, 1], lists.origin[cell, rank, 2] = a, b
-        rank += 1
-        if b == 0 and a + 1 < lists.number[merge.left[term]]:
-            _set_place(lists, merge, width, term, a + 1, 0)
-            width += 1
-        if b + 1 < lists.number[merge.right[term]]:
-            _set_place(lists, merge, best, term, a, b + 1)
-        else:
-            width -= 1
-            _set_place(lists, merge, best, merge.place[width, 0], merge.place[width, 1], merge.place[width, 2])
-    lists.number[cell] = rank
+from pullback.kernels.tools import inner, kernel, lists_of, merge_of, merge_terms
 
 
 @inner
@@ -99,7 +19,7 @@ def _pair(lists, merge, size, i, j):
     for k in range(i, j):
         merge.split[k - i], merge.extra[k - i] = k, 0.0
         merge.left[k - i], merge.right[k - i] = i * size + k, j * size + k + 1
-    _merge_terms(lists, merge, j - i, size * size + i * size + j)
+    merge_terms(lists, merge, j - i, size * size + i * size + j)
 
 
 @inner
@@ -111,7 +31,7 @@ def _complete(lists, merge, weight, head, end):
         merge.split[m - first], merge.extra[m - first] = m, weight[head, m]
         merge.left[m - first] = size * size + min(head, m) * size + max(head, m)
         merge.right[m - first] = m * size + end
-    _merge_terms(lists, merge, last + 1 - first, head * size + end)
+    merge_terms(lists, merge, last + 1 - first, head * size + end)
 
 
 @inner
@@ -160,7 +80,7 @@ def topk(scores, lengths, single_root, k, heads, values, counts, lo, hi):
     """
     size = scores.shape[1]
     weight = np.empty((size, size))
-    lists, merge = _lists(size, k), _merge_of(size, k)
+    lists, merge = lists_of(2 * size * size, k), merge_of(size, k)
     stack = np.empty((3 * size, 3), np.int64)
     for b in range(lo, hi):
         n = lengths[b]

@@ -1,19 +1,27 @@
-"""What every kernel is made with: decorators, vectorized functions, semirings, random numbers."""
+"""What every kernel is made with: decorators, vectorized functions, semirings, choices, sorted lists."""
 
 from pullback.kernels.tools import caching, semirings
+from pullback.kernels.tools.choices import draw, draw_log, first_best
 from pullback.kernels.tools.compilation import compiled, inner, kernel, summing
 from pullback.kernels.tools.random import uniform
+from pullback.kernels.tools.sorted_lists import lists_of, merge_of, merge_terms
 from pullback.kernels.tools.vector import emit_exp, exp, fmax, log
 
 __all__ = [
     "caching",
     "compiled",
+    "draw",
+    "draw_log",
     "emit_exp",
     "exp",
+    "first_best",
     "fmax",
     "inner",
     "kernel",
+    "lists_of",
     "log",
+    "merge_of",
+    "merge_terms",
     "semirings",
     "summing",
     "uniform",
