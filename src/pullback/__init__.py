@@ -50,6 +50,7 @@ from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.independent import Independent
 from pullback.structures.oracle import Oracle
 from pullback.structures.product import Product, product
+from pullback.structures.ranking import Ranking
 from pullback.structures.subset import Subset
 from pullback.warming import warm
 
@@ -91,6 +92,7 @@ __all__ = [
     "Product",
     "Projected",
     "Pullback",
+    "Ranking",
     "Regularizer",
     "Relaxation",
     "RunningAverage",
