@@ -1,9 +1,12 @@
-"""The order of a row of numbers: by insertion where they are few, byte by byte where they are many.
+"""The order of a row of numbers, in O(n): in as many buckets as numbers, or byte by byte where they crowd.
 
-The bits of a float, with the sign flipped, and all other bits too where it is negative, are a whole number that has the
-same order.  These are sorted by their last byte, then by the one before it, and so on, each time keeping the order of
-what is equal.  A byte that all numbers share changes nothing and is skipped: three of eight, for numbers that were
-single precision.  O(n).  Reference: Knuth (1973), 5.2.5.
+Buckets cut the way from the lowest to the highest number into equal pieces.  Numbers that are spread about evenly share
+a bucket with few others, and insertion puts these in order.
+
+Otherwise, the bits of a float, with the sign flipped, and all other bits too where it is negative, are a whole number
+that has the same order.  These are sorted by their last byte, then by the one before it, and so on, each time keeping
+the order of what is equal.  A byte that all numbers share changes nothing and is skipped.
+Reference: Knuth (1973), 5.2.5.
 """
 
 from collections import namedtuple
@@ -12,12 +15,14 @@ import numpy as np
 
 from pullback.kernels.tools import inner
 
-_FEW = 48  # below, insertion is faster
+_FEW = 16  # below, insertion is faster
+_CROWDED = 8  # comparisons for each number that insertion may need
 _SIGN = np.uint64(1) << np.uint64(63)
 _BYTE = np.uint64(255)
 
-# The numbers and their bits, in the same memory; the bits and their places once sorted by a byte; a count of bytes.
-_Sorting = namedtuple("_Sorting", ["numbers", "bits", "bits_after", "order_after", "count"])
+# The numbers and their bits, in the same memory; the bits and their places once sorted by a byte; a count of bytes; the
+# bucket of each number, and where the next number of each bucket goes.
+_Sorting = namedtuple("_Sorting", ["numbers", "bits", "bits_after", "order_after", "count", "bucket", "next"])
 
 
 @inner
@@ -25,7 +30,13 @@ def sorting(size):
     """Room to sort rows of `size` numbers."""
     numbers = np.empty(size)
     return _Sorting(
-        numbers, numbers.view(np.uint64), np.empty(size, np.uint64), np.empty(size, np.int32), np.empty(256, np.uint64)
+        numbers,
+        numbers.view(np.uint64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.int32),
+        np.empty(256, np.uint64),
+        np.empty(size, np.int32),
+        np.empty(size + 1, np.int64),
     )
 
 
@@ -34,25 +45,60 @@ def sort(row, n, work, order):
     """Writes the order in which row[: n] ascends, equal numbers as they come; False if one is NaN or infinite."""
     ascends, finite = True, True
     for i in range(n):
-        order[i] = i
+        order[i], work.numbers[i] = i, row[i]
         finite &= np.isfinite(row[i])
         ascends &= i == 0 or row[i - 1] <= row[i]
     if finite and not ascends:
-        if n < _FEW:
-            _insert(row, n, order)
+        if n < _FEW or _fill_buckets(row, n, work, order):
+            _insert(work.numbers, n, order)
         else:
             _sort_bytes(row, n, work, order)
     return finite
 
 
 @inner
-def _insert(row, n, order):
+def _insert(numbers, n, order):
+    """Sorts the numbers and their places; fast where few are out of order."""
     for i in range(1, n):
-        k = i
-        while k > 0 and row[order[k - 1]] > row[i]:
-            order[k] = order[k - 1]
+        number, place, k = numbers[i], order[i], i
+        while k > 0 and numbers[k - 1] > number:
+            numbers[k], order[k] = numbers[k - 1], order[k - 1]
             k -= 1
-        order[k] = i
+        numbers[k], order[k] = number, place
+
+
+# ---- buckets
+
+
+@inner
+def _fill_buckets(row, n, work, order):
+    """Writes the numbers and their places bucket by bucket; False, and nothing, if they crowd in few of them."""
+    numbers, bucket, following = work.numbers, work.bucket, work.next
+    low = high = numbers[0]
+    for i in range(n):
+        low, high = min(low, numbers[i]), max(high, numbers[i])
+        following[i] = 0
+    following[n] = 0
+    per_number = (n - 1) / (high - low)
+    if not 0.0 < per_number < np.inf:  # numbers at the ends of what a float can be
+        return False
+    for i in range(n):
+        bucket[i] = np.int32((numbers[i] - low) * per_number)  # rounds, and never changes the order
+        following[bucket[i] + 1] += 1
+    pairs = 0
+    for k in range(n):
+        pairs += following[k + 1] * following[k + 1]
+        following[k + 1] += following[k]
+    if pairs > _CROWDED * n:
+        return False
+    for i in range(n):
+        place = following[bucket[i]]
+        following[bucket[i]] += 1
+        numbers[place], order[place] = row[i], i
+    return True
+
+
+# ---- bytes
 
 
 @inner

@@ -75,9 +75,9 @@ def argmax(scores, values, lengths, vertex, lo, hi):
 def _pool_means(rows, block, end):
     """Pools the blocks `block` and `block + 1`, which ends before `end`, unless their v ascends; whether it did."""
     middle = rows.start[block + 1]
-    left = (rows.of_scores[block] - rows.of_values[block]) / (middle - rows.start[block])
-    right = (rows.of_scores[block + 1] - rows.of_values[block + 1]) / (end - middle)
-    if left < right:
+    left = (rows.of_scores[block] - rows.of_values[block]) * (end - middle)
+    right = (rows.of_scores[block + 1] - rows.of_values[block + 1]) * (middle - rows.start[block])
+    if left < right:  # v · the sizes of both blocks
         return False
     rows.of_scores[block] += rows.of_scores[block + 1]
     rows.of_values[block] += rows.of_values[block + 1]
