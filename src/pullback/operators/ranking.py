@@ -43,9 +43,9 @@ def _project(scores: Any, values: Any, lengths: Any, entropic: bool, *rest: Any)
     return kernel(scores, values, lengths, *rest)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     _, _, lengths, ctx.entropic = inputs
-    point, *order = outputs
+    point, *order = output
     ctx.save_for_backward(point, lengths, *order)
     ctx.set_materialize_grads(False)
 
