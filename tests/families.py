@@ -59,8 +59,15 @@ class ArgmaxOnly(pb.Enumerable):
     def event_dims(self) -> int:
         return self.whole.event_dims
 
+    @property
+    def is_zero_one(self) -> bool:
+        return self.whole.is_zero_one
+
     def argmax(self, scores: Tensor) -> Tensor:
         return self.whole.argmax(scores)
+
+    def contains(self, vertices: Tensor) -> Tensor:
+        return super().contains(vertices) if self.is_zero_one else self.whole.contains(vertices)
 
     def vertices(self, event: torch.Size) -> Tensor:
         return self.whole.vertices(event)
@@ -111,6 +118,20 @@ FLAT = [
     Case("Subset, k per example", pb.Subset(torch.tensor([2, 1, 0])), (3,), (4,)),
     Case("Subset, lengths and mask", pb.Subset.at_most(2, lengths=LENGTHS, mask=MASK), (3,), (4,)),
 ]
+RANKINGS = [
+    Case("Ranking", pb.Ranking(), (3,), (4,)),
+    Case("Ranking, one of one", pb.Ranking(), (2,), (1,)),
+    Case("Ranking, two batch dimensions", pb.Ranking(), (2, 2), (3,)),
+    Case("Ranking, no batch", pb.Ranking(), (), (5,)),
+    Case("Ranking, lengths", pb.Ranking(lengths=LENGTHS), (3,), (4,)),
+    Case("Ranking, values, two of them equal", pb.Ranking(torch.tensor([0.5, -1.0, 0.5, 2.0])), (2,), (4,)),
+    Case(
+        "Ranking, values for each example, lengths",
+        pb.Ranking(torch.tensor([[1, 2, 4, 8], [3, 1, 9, 9], [2, 0, 0, 0]]), LENGTHS),
+        (3,),
+        (4,),
+    ),
+]
 WORDS = torch.tensor([3, 0, 2])
 ARCS = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1], [1, 1, 0, 0]], dtype=torch.bool)
 TREES = [
@@ -143,6 +164,25 @@ SPANNING = [
     Case("SpanningTree, mask", pb.SpanningTree(mask=EDGES), (2,), (4, 4)),
     Case("forest of two trees", pb.SpanningTree.forest(2), (3,), (4, 4)),
     Case("forest of two trees, lengths", pb.SpanningTree.forest(2, lengths=torch.tensor([4, 2])), (2,), (4, 4)),
+]
+LABELS = torch.rand(3, 4, 4, 2, generator=torch.Generator().manual_seed(0)) < 0.8
+LABELS |= torch.eye(4, dtype=torch.bool).roll(1, 1)[..., None]  # so that a chain of words stays allowed
+LABELLED = [
+    Case(f"labelled {name}", pb.DependencyTree(labelled=True, **options), *shape)
+    for name, options, shape in [
+        ("tree", {}, ((2,), (4, 4, 2))),
+        ("tree, one root", {"single_root": True}, ((2,), (4, 4, 2))),
+        ("projective tree", {"projective": True}, ((2,), (3, 3, 3))),
+        ("projective tree, one root, no batch", {"projective": True, "single_root": True}, ((), (4, 4, 2))),
+        ("tree, one label", {}, ((3,), (4, 4, 1))),
+        ("tree, lengths and mask", {"lengths": WORDS, "mask": LABELS}, ((3,), (4, 4, 2))),
+        (
+            "projective tree, one root, lengths",
+            {"lengths": WORDS, "projective": True, "single_root": True},
+            ((3,), (4, 4, 2)),
+        ),
+        ("projective tree, mask", {"mask": LABELS, "projective": True}, ((3,), (4, 4, 2))),
+    ]
 ]
 PAIRS = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=torch.bool).expand(3, 3, 3)
 CHAINS = [
@@ -189,6 +229,7 @@ JOINT = [
         (2, 3),
     ),
     Case("Independent, tree", pb.Independent(pb.DependencyTree()), (2,), (2, 3, 3)),
+    Case("Independent, Ranking", pb.Independent(pb.Ranking()), (2,), (2, 3)),
     Case("Independent, Subset", pb.Independent(pb.Subset(1)), (), (2, 3)),
     Case(
         "product of a choice and a tree",
@@ -204,7 +245,7 @@ JOINT = [
         (11,),
     ),
 ]
-WHOLE = FLAT + TREES + CHAINS + MATCHINGS + SPANNING + CONSTITUENCY + JOINT
+WHOLE = FLAT + TREES + CHAINS + MATCHINGS + SPANNING + CONSTITUENCY + RANKINGS + LABELLED + JOINT
 ALONE = [
     Case("argmax alone: Subset", ArgmaxOnly(pb.Subset(2)), (3,), (5,)),
     Case("argmax alone: tree, lengths", ArgmaxOnly(pb.DependencyTree(WORDS)), (3,), (4, 4)),
@@ -217,6 +258,9 @@ def bare(case: Case) -> Case:
     """The same polytope, with nothing but what base classes make of an argmax and of a partition function."""
     wrapper = PartitionOnly if case.structure.offers(pb.LogLinear) else ArgmaxOnly
     return replace(case, name=f"inherited: {case.name}", structure=wrapper(case.structure))
+    """The same polytope, with nothing but what base classes make of an argmax and a partition function, if any."""
+    known = PartitionOnly if case.structure.offers(pb.LogLinear) else ArgmaxOnly
+    return replace(case, name=f"inherited: {case.name}", structure=known(case.structure))
 
 
 def is_alike_for_all(case: Case) -> bool:
@@ -224,7 +268,7 @@ def is_alike_for_all(case: Case) -> bool:
     inner = case.structure
     while hasattr(inner, "whole") or isinstance(inner, pb.Independent):
         inner = getattr(inner, "whole", None) or inner.structure
-    facts = [getattr(inner, name, None) for name in ("lengths", "mask", "k", "low", "structures")]
+    facts = [getattr(inner, name, None) for name in ("lengths", "mask", "k", "low", "values", "structures")]
     return len(case.batch) == 1 and not any(isinstance(fact, (torch.Tensor, tuple)) for fact in facts)
 
 
@@ -249,6 +293,7 @@ def one_of_each_kind(cases: list[Case]) -> list[Case]:
 BARE = [bare(case) for case in WHOLE]
 STRUCTURES = WHOLE + BARE + ALONE
 LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]
+MAY_FORBID = [case for case in STRUCTURES if case.structure.is_zero_one]  # every item has a rank
 K_BEST = [case for case in STRUCTURES if case.structure.offers(pb.KBest)]
 
 REGULARIZERS = [pb.Unregularized(), pb.Entropy(), pb.SquaredNorm()]

@@ -27,7 +27,10 @@ USERS = ("experiments", "command")  # they use the library as a reader would
 NEVER_IN_KERNELS = {"torch"}
 
 # Otherwise members do not import each other.
-WORK_TOGETHER = ({"estimators.surrogate", "estimators.spigot"}, {"operators.trees", "operators.tree_sparsemap"})
+WORK_TOGETHER = (
+    {"estimators.surrogate", "estimators.spigot"},
+    {"operators.trees", "operators.tree_sparsemap", "operators.labelled_trees"},
+)
 LISTS = ("estimators.catalog",)  # imports whatever it lists
 
 

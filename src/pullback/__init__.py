@@ -61,6 +61,7 @@ from pullback.structures.independent import Independent
 from pullback.structures.matching import Matching
 from pullback.structures.oracle import Oracle
 from pullback.structures.product import Product, product
+from pullback.structures.ranking import Ranking
 from pullback.structures.spanning_tree import SpanningTree
 from pullback.structures.subset import Subset
 from pullback.warming import warm
@@ -105,6 +106,7 @@ __all__ = [
     "Product",
     "Projected",
     "Pullback",
+    "Ranking",
     "Regularizer",
     "Relaxation",
     "RunningAverage",

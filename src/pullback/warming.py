@@ -26,6 +26,7 @@ from pullback.structures.constituency_tree import ConstituencyTree
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.matching import Matching
 from pullback.structures.oracle import Oracle
+from pullback.structures.ranking import Ranking
 from pullback.structures.spanning_tree import SpanningTree
 from pullback.structures.subset import Subset
 
@@ -37,6 +38,7 @@ CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
     "support": lambda structure, scores: structure.support(scores).probabilities,
     "entmax": lambda structure, scores: structure.entmax(scores, 1.5) + structure.entmax(scores, 1.3),
     "sinkhorn": lambda structure, scores: structure.transport(scores).point,
+    "soft_rank": lambda structure, scores: structure.soft_rank(scores, regularizer="entropy"),
     "log_partition": lambda structure, scores: structure.log_partition(scores),
     "value": lambda structure, scores: structure.log_partition(scores.detach()),  # where nothing is differentiated
     "marginals": lambda structure, scores: structure.marginals(scores),
@@ -50,6 +52,10 @@ _SUMS = ("value", "log_partition", "marginals", "entropy", "sample")
 
 def _first_two(scores: Tensor) -> Tensor:
     return torch.zeros_like(scores).scatter(-1, scores.topk(2).indices, 1)
+
+
+def _labelled(projective: bool = False) -> DependencyTree:
+    return DependencyTree(projective=projective, labelled=True)
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,10 @@ WORKLOADS = (
     Workload("ConstituencyTree", ConstituencyTree, (8, 8), _SUMS),
     Workload("ConstituencyTree", ConstituencyTree, (8, 8), _MIXTURES),
     Workload("ConstituencyTree", ConstituencyTree, (8, 8), (*_BEST, "topk")),
+    Workload("DependencyTree", lambda: _labelled(), (7, 7, 3), _MIXTURES, "labelled"),
+    Workload("DependencyTree", lambda: _labelled(), (7, 7, 3), (*_BEST, "topk", *_SUMS), "labelled"),
+    Workload("DependencyTree", lambda: _labelled(True), (7, 7, 3), _MIXTURES, "labelled, projective"),
+    Workload("DependencyTree", lambda: _labelled(True), (7, 7, 3), (*_BEST, "topk", *_SUMS), "labelled, projective"),
     Workload("Chain", Chain, (6, 3, 3), _MIXTURES),
     Workload("Chain", Chain, (6, 3, 3), (*_BEST, "topk", *_SUMS)),
     Workload("Matching", Matching, (6, 5), (*_BEST, "topk", *_MIXTURES, "sinkhorn")),
@@ -94,6 +104,7 @@ WORKLOADS = (
     Workload("Subset", lambda: Subset(2), (8,), _SUMS),
     Workload("Oracle", lambda: Oracle(_first_two), (8,), (*_BEST, *_MIXTURES)),
     Workload("Subset", lambda: Subset(2), (8,), (*_BEST, *_MIXTURES)),
+    Workload("Ranking", Ranking, (8,), ("soft_rank", *_BEST, *_MIXTURES)),
     Workload("Binary", Binary, (8,), (*_BEST, *_MIXTURES, *_SUMS)),
 )
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

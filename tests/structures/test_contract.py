@@ -8,9 +8,22 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 import pullback as pb
-from families import JOINT, K_BEST, LOG_LINEAR, STRUCTURES, TREES, WHOLE, Case, bare, is_alike_for_all
+from families import (
+    JOINT,
+    K_BEST,
+    LABELLED,
+    LOG_LINEAR,
+    MAY_FORBID,
+    STRUCTURES,
+    TREES,
+    WHOLE,
+    Case,
+    bare,
+    is_alike_for_all,
+)
 
 every_structure = pytest.mark.parametrize("case", STRUCTURES, ids=repr)
+may_forbid = pytest.mark.parametrize("case", MAY_FORBID, ids=repr)
 every_log_linear = pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
 scales = pytest.mark.parametrize("scale", [1.0, 0.1, 1e4], ids=lambda scale: f"scale {scale:g}")
 
@@ -271,7 +284,7 @@ def test_padding_and_masked_parts_are_exactly_zero_and_never_read(case):
                 assert (value[~free] == 0).all(), name
 
 
-@every_structure
+@may_forbid
 def test_forbidden_scores_leave_everything_finite(case):
     scores = case.scores()
     best = case.structure.argmax(case.scores(seed=7))
@@ -285,7 +298,7 @@ def test_forbidden_scores_leave_everything_finite(case):
     assert_close(case.structure.sparsemap(only), best)
 
 
-@every_structure
+@may_forbid
 @pytest.mark.parametrize("low", [-1e9, -1e30])
 def test_a_part_with_a_very_low_score_is_as_good_as_forbidden(case, low):
     structure, scores, weights = case.structure, case.scores(), case.scores(seed=1)
@@ -301,10 +314,11 @@ def test_a_part_with_a_very_low_score_is_as_good_as_forbidden(case, low):
         assert_close(given, expected, atol=1e-7, rtol=0)
 
 
-@pytest.mark.parametrize("case", TREES, ids=repr)
+@pytest.mark.parametrize("case", TREES + LABELLED, ids=repr)
 def test_what_all_arcs_into_a_word_have_in_common_changes_nothing(case):
     scores = (case.scores() * 16).round() / 16  # so that adding is exact
-    common = 2.0**45 * torch.arange(-1, case.event[-1] - 1.0, dtype=torch.float64)
+    common = 2.0**45 * torch.arange(-1, case.event[1] - 1.0, dtype=torch.float64)
+    common = common.unsqueeze(-1) if case in LABELLED else common
     for operation in (case.structure.argmax, case.structure.sparsemap, case.structure.marginals):
         assert_close(operation(scores + common), operation(scores), atol=1e-9, rtol=0)
 

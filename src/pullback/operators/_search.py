@@ -57,7 +57,7 @@ class Search:
         self.batch, self.parts = self.batch_shape.numel(), self.event.numel()
         self.scores: NDArray[Any] = scores.detach().to("cpu", torch.float64).reshape(self.batch, self.parts).numpy()
         self.requested, self.size = tolerance, np.ones(self.batch)
-        # Zeros and ones are exact in any dtype; double precision is for callers who asked for it.
+        # Vertices come in the dtype of the scores, in which zeros and ones are exact.
         self.dtype = np.float64 if scores.dtype == torch.float64 else np.float32
         self.point = np.zeros((self.batch, self.parts))
         self.count, self.iterations = np.zeros(self.batch, np.int64), np.zeros(self.batch, np.int64)
@@ -97,19 +97,18 @@ class Search:
     def begin(self, start: Tensor) -> None:
         """The projection onto the hull of the given vertices."""
         check_start(start, self.batch_shape, self.event)
-        if not bool(((start == 0) | (start == 1)).all()):
-            raise ValueError("start holds numbers other than 0 and 1; expected vertices.")
         pool = start.detach().to("cpu", torch.float64).reshape(self.batch, -1, self.parts).numpy().astype(self.dtype)
-        self.measure(pool.max(1, initial=0.0))
+        self.measure(np.abs(pool).max(1, initial=0.0))
         pool[~pool.any(-1)] = np.nan  # padding
         self.resize(max(self.weights.shape[1], min(pool.shape[1], self.parts + 1) + 1))
         arrays = (self.vertices, self.factor, self.weights, self.count, self.point)
         self.call(kernels.active_set.seed, self.scores, pool, self.tolerance, *arrays)
 
     def measure(self, used: NDArray[Any]) -> None:
-        """Takes note of the scores of parts in use, whose size is the unit of rounding."""
-        scores = np.where((used != 0) & np.isfinite(self.scores), self.scores, 0.0)
-        self.size = np.maximum(self.size, np.abs(scores).max(1, initial=1.0))
+        """Takes note of the parts in use: the size of their scores, and of a vertex there, is the unit of rounding."""
+        used = np.abs(used)
+        scores = np.where((used != 0) & np.isfinite(self.scores), np.maximum(np.abs(self.scores), used), 0.0)
+        self.size = np.maximum(self.size, (scores * used).max(1, initial=1.0))
 
     def ask(self, pull: NDArray[Any], which: NDArray[Any]) -> NDArray[Any]:
         """The best vertices for `pull`, at least where `which` is true."""

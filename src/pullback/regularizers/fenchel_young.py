@@ -60,8 +60,9 @@ def _inside(structure: Structure, target: Tensor) -> Tensor:
     precise = given.to(torch.promote_types(given.dtype, torch.float32))
     rounding = torch.finfo(given.dtype).eps
     slack = max(1e-4, 10 * rounding)
-    between = ((given >= -slack) & (given <= 1 + slack)).flatten(-structure.event_dims).all(-1)
-    check(between, "FenchelYoungLoss: the target of example {example} is not between 0 and 1.")
+    if structure.is_zero_one:
+        between = ((given >= -slack) & (given <= 1 + slack)).flatten(-structure.event_dims).all(-1)
+        check(between, "FenchelYoungLoss: the target of example {example} is not between 0 and 1.")
     if not torch.compiler.is_compiling() and bool(structure.contains(precise).all()):
         return label
     nearest = structure.project(precise)

@@ -103,7 +103,7 @@ class Enumerable(Structure):
 
     @abstractmethod
     def vertices(self, event: Sequence[int]) -> Tensor:
-        """Every vertex that some example may take, and possibly others, as zeros and ones: (m, *event)."""
+        """Every vertex that some example may take, and possibly others: (m, *event)."""
 
     @final
     def enumerate(self, shape: Sequence[int]) -> Enumeration:

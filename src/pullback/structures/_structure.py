@@ -21,9 +21,10 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 class Structure(ABC):
-    """A set 𝒵 of 0/1 vertices and its convex hull, one of each for every example of a batch.
+    """A set 𝒵 of vertices and its convex hull, one of each for every example of a batch.
 
-    Scores have any number of batch dimensions followed by `event_dims` dimensions that index the parts.  A structure is
+    Scores have any number of batch dimensions followed by `event_dims` dimensions that index the parts.  A vertex is
+    shaped like them, with a one at each part it uses, or with other numbers if not `is_zero_one`.  A structure is
     immutable; what is particular to a batch (lengths, masks, budgets) are its fields.  A new one needs `argmax` alone:
     SparseMAP and every estimator that asks for no more follow from it, and a faster operation may replace one that is
     written here.  What else a structure can do is told by its base classes: `LogLinear`, `Enumerable`, `KBest`.
@@ -33,7 +34,7 @@ class Structure(ABC):
 
     @abstractmethod
     def argmax(self, scores: Tensor) -> Tensor:
-        """The best vertex (MAP): zeros and ones, shaped like `scores`; its output never requires grad.
+        """The best vertex (MAP), shaped like `scores`; its output never requires grad.
 
         A new structure begins with `scores = self.restrict(scores).detach()`, which checks them and puts −∞ where
         lengths and mask forbid a part.
@@ -43,6 +44,9 @@ class Structure(ABC):
 
     event_dims: int = 1
     """How many trailing dimensions of scores index the parts of one example."""
+
+    is_zero_one: bool = True
+    """Whether vertices are made of zeros and ones; if not, the structure has a `contains` of its own."""
 
     lengths: Tensor | None = None
     """How long each example is, where they differ: (*batch), or (*batch, axes) where a length is several numbers."""

@@ -1,13 +1,14 @@
 """Dependency trees over the words of a sentence."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pullback.operators import tree_sparsemap, trees
+from pullback.operators import labelled_trees, tree_sparsemap, trees
 from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
 from pullback.structures._compiled import Compiled
@@ -33,34 +34,45 @@ class DependencyTree(Compiled):
     mask: (..., n + 1, n + 1), true for arcs that are allowed.
     projective: no two arcs cross, so that every head governs a contiguous span.
     single_root: exactly one word hangs on the root; any number if not.
+    labelled: every arc has one of t labels.  Scores and mask are then (..., n + 1, n + 1, t), [head, modifier, label].
 
-    With n words there are (n + 1)ⁿ⁻¹ trees, nⁿ⁻¹ with a single root.  Argmax: O(n²) by contraction, projective O(n³) by
-    Eisner's chart.  Log-partition and marginals: O(n³), by the matrix-tree theorem or the chart.
+    With n words there are (n + 1)ⁿ⁻¹ trees, nⁿ⁻¹ with a single root; with labels, tⁿ times as many.  Argmax: O(n²) by
+    contraction, projective O(n³) by Eisner's chart.  Log-partition and marginals: O(n³), by the matrix-tree theorem or
+    the chart.  Labels add O(n² t) to each.
     """
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
     projective: bool = False
     single_root: bool = False
-    event_dims = 2
+    labelled: bool = False
     room = trees.ROOM
+
+    @property
+    def event_dims(self) -> int:  # type: ignore[override]
+        return 3 if self.labelled else 2
 
     # ---- inference
 
     def sparsemap(self, scores: Tensor) -> Tensor:
-        """The mixture of trees nearest to `scores`: by cuts, or by the active-set method when projective or peaked."""
-        if self.projective:
+        """The mixture of trees nearest to `scores`.
+
+        By cuts, or by the active-set method when projective, labelled or peaked.
+        """
+        if self.projective or self.labelled:
             return super().sparsemap(scores)
         return tree_sparsemap.project(*self._prepare(scores), self.single_root)[0]
 
     def marginals(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
-        linearized = torch.is_grad_enabled() and scores.requires_grad and not self.projective
+        linearized = torch.is_grad_enabled() and scores.requires_grad and not (self.projective or self.labelled)
         partition = trees.linearized_partition if linearized else self._operators.partition
         return partition(scores, lengths, self.single_root)[1]
 
     @property
     def _operators(self) -> Family:
+        if self.labelled:
+            return labelled_trees.projective_trees if self.projective else labelled_trees.trees
         return trees.projective_trees if self.projective else trees.trees
 
     @property
@@ -70,57 +82,92 @@ class DependencyTree(Compiled):
     # ---- what a tree is
 
     def longest(self, event: Sequence[int]) -> tuple[int]:
-        return (event[-1] - 1,)
+        return (event[0] - 1,)
 
     def check_event(self, event: torch.Size) -> None:
         if event[0] != event[1]:
+            labels = ", t" if self.labelled else ""
             raise ValueError(
-                f"DependencyTree: scores have parts of shape {tuple(event)}; expected (..., n + 1, n + 1) for n words, "
-                "node 0 being the root."
+                f"DependencyTree: scores have parts of shape {tuple(event)}; expected (..., n + 1, n + 1{labels}) for "
+                "n words, node 0 being the root."
             )
 
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
-        nodes, arcs = _nodes_and_arcs(shape[-1], device)
+        nodes, arcs = _nodes_and_arcs(shape[-2], device)
         if self.lengths is not None:
             inside = nodes <= self.lengths.to(device).unsqueeze(-1)
             arcs = arcs & inside.unsqueeze(-1) & inside.unsqueeze(-2)
+        arcs = arcs.unsqueeze(-1) if self.labelled else arcs
         return arcs if self.mask is None else arcs & self.mask.to(device)
 
     def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
-        (n,) = length
-        check_count("DependencyTree", (n + 1) ** n)
-        heads = torch.tensor(list(itertools.product(range(n + 1), repeat=n)), dtype=torch.long)
-        arcs = torch.zeros(len(heads), *event)
-        arcs[:, :, 1 : n + 1] = torch.nn.functional.one_hot(heads, event[-1]).mT.to(arcs.dtype)
-        return arcs[self._are_trees(arcs, torch.full((len(heads),), n))]
+        (n,), (size, *labels) = length, event[1:]
+        check_count("DependencyTree", (n + 1) ** n * math.prod(labels) ** n)
+        heads = _sequences(n, n + 1)
+        arcs = torch.zeros(len(heads), size, size)
+        arcs[:, :, 1 : n + 1] = torch.nn.functional.one_hot(heads, size).mT.to(arcs.dtype)
+        arcs = arcs[self._are_trees(arcs, torch.full((len(heads),), n))]
+        if not self.labelled:
+            return arcs
+        chosen = torch.zeros(labels[0] ** n, size, labels[0])
+        chosen[:, 1 : n + 1] = torch.nn.functional.one_hot(_sequences(n, labels[0]), labels[0]).to(chosen.dtype)
+        return (arcs[:, None, :, :, None] * chosen[:, None]).flatten(0, 1)
 
     def contains(self, vertices: Tensor) -> Tensor:
-        self.check_event(vertices.shape[-2:])
-        answer = self._are_trees(vertices, self._lengths_of(vertices))
+        self.check_event(self._split(vertices.shape)[1])
+        if self.labelled:
+            whole = ((vertices == 0) | (vertices == 1)).flatten(-3).all(-1)
+            answer = whole & self._are_trees(vertices.sum(-1), self._lengths_of(vertices))
+        else:
+            answer = self._are_trees(vertices, self._lengths_of(vertices))
         if self.mask is not None:
-            answer = answer & ~((vertices != 0) & ~self.mask.to(vertices.device)).flatten(-2).any(-1)
+            forbidden = (vertices != 0) & ~self.mask.to(vertices.device)
+            answer = answer & ~forbidden.flatten(-self.event_dims).any(-1)
         return answer
 
     def _are_trees(self, arcs: Tensor, lengths: Tensor | None) -> Tensor:
         return trees.heads(arcs, lengths, self.projective, self.single_root)[..., 0] == 0
 
     def _without_offset(self, scores: Tensor) -> Tensor:
-        return relative_to_best(scores, -2)
+        return relative_to_best(scores, (-3, -1) if self.labelled else -2)
 
     def _slots(self, event: Sequence[int]) -> Tensor:
-        return torch.arange(event[-1]).expand(*event)
+        modifiers = torch.arange(event[1])
+        return (modifiers.unsqueeze(-1) if self.labelled else modifiers).expand(*event)
 
-    # ---- heads
+    # ---- heads and labels
 
     @staticmethod
     def heads(arcs: Tensor) -> Tensor:
-        """The heads (..., n) of trees given as arc matrices (..., n + 1, n + 1): 0 for the root, −1 for no head."""
+        """The heads (..., n) of trees given as arc matrices (..., n + 1, n + 1): 0 for the root, −1 for no head.
+
+        Of labelled trees, `heads_and_labels`.
+        """
         found = arcs[..., :, 1:] != 0
         return torch.where(found.any(-2), found.to(torch.uint8).argmax(-2), -1)
 
     @staticmethod
-    def arcs(heads: Tensor) -> Tensor:
-        """The arc matrices (..., n + 1, n + 1) of trees given as heads (..., n): 0 is the root, −1 is no head."""
+    def heads_and_labels(arcs: Tensor) -> tuple[Tensor, Tensor]:
+        """Heads and labels, (..., n) each, of labelled trees (..., n + 1, n + 1, t): −1 for no head and no label."""
+        return DependencyTree.heads((arcs != 0).any(-1)), DependencyTree.heads((arcs != 0).any(-3).mT)
+
+    @staticmethod
+    def arcs(heads: Tensor, labels: Tensor | None = None, t: int | None = None) -> Tensor:
+        """The arc matrices (..., n + 1, n + 1) of trees given as heads (..., n): 0 is the root, −1 is no head.
+
+        With labels (..., n) out of t, labelled trees: (..., n + 1, n + 1, t).
+        """
         size = heads.shape[-1] + 1
         words = torch.nn.functional.one_hot(heads.clamp_min(0), size).mT * (heads >= 0).unsqueeze(-2)
-        return torch.nn.functional.pad(words.to(torch.get_default_dtype()), (1, 0))
+        arcs = torch.nn.functional.pad(words.to(torch.get_default_dtype()), (1, 0))
+        if labels is None:
+            return arcs
+        if t is None:
+            raise TypeError("DependencyTree.arcs: labels were given without t; expected how many labels there are.")
+        chosen = torch.nn.functional.one_hot(labels.clamp_min(0), t).to(arcs.dtype)  # (..., n, t)
+        return arcs.unsqueeze(-1) * torch.nn.functional.pad(chosen, (0, 0, 1, 0)).unsqueeze(-3)
+
+
+def _sequences(n: int, choices: int) -> Tensor:
+    """Every sequence of n whole numbers below `choices`: (choicesⁿ, n)."""
+    return torch.tensor(list(itertools.product(range(choices), repeat=n)), dtype=torch.long).reshape(choices**n, n)

@@ -39,6 +39,10 @@ class Independent(Simplex, Transport, KBest, Enumerable):
     def event_dims(self) -> int:  # type: ignore[override]
         return self.structure.event_dims + self.dims
 
+    @property
+    def is_zero_one(self) -> bool:  # type: ignore[override]
+        return self.structure.is_zero_one
+
     def offers(self, capability: type[Structure]) -> bool:
         return isinstance(self, capability) and self.structure.offers(capability)
 

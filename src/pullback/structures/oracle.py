@@ -82,6 +82,8 @@ class Oracle(Structure):
     def _known_vertices(self, start: Tensor, scores: Tensor) -> Tensor:
         """All of them: asking about each would cost as much as the search, which notices where one is no vertex."""
         check_start(start, *self._split(scores.shape))
+        if not bool(((start == 0) | (start == 1)).all()):
+            raise ValueError("Oracle: start holds numbers other than 0 and 1; expected vertices.")
         return start
 
     def _ask(self, scores: Tensor) -> Tensor:

@@ -49,6 +49,10 @@ class Product(LogLinear, KBest, Enumerable):
                     f"expected {structure.event_dims} dimension(s)."
                 )
 
+    @property
+    def is_zero_one(self) -> bool:  # type: ignore[override]
+        return all(structure.is_zero_one for structure in self.structures)
+
     def offers(self, capability: type[Structure]) -> bool:
         return isinstance(self, capability) and all(structure.offers(capability) for structure in self.structures)
 

@@ -8,13 +8,22 @@ from pullback.kernels.projective_trees.inside_outside import (
     sample,
 )
 from pullback.kernels.projective_trees.k_best import topk
-from pullback.kernels.projective_trees.mixtures import heads_to_parts, load_relative, mixture, mixture_backward
+from pullback.kernels.projective_trees.mixtures import (
+    heads_to_parts,
+    labelled_mixture,
+    labelled_mixture_backward,
+    load_relative,
+    mixture,
+    mixture_backward,
+)
 
 __all__ = [
     "argmax",
     "heads_to_parts",
     "hessian_product",
     "inside_max",
+    "labelled_mixture",
+    "labelled_mixture_backward",
     "load",
     "load_relative",
     "log_partition",

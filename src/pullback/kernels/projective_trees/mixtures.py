@@ -2,11 +2,16 @@
 
 By the active-set method; the argmax is Eisner's, in O(n³).  A word chooses its head: of scores (batch, N, N) by [head,
 modifier], slot m holds the part head · N + m, slot 0 nothing.  The options are (single_root,).
+
+With labels, scores are (batch, N, N, t) by [head, modifier, label], and the part is (head · N + m) · t + label.
 """
 
 import numpy as np
 
 from pullback.kernels.active_set import mixture_over
+from pullback.kernels.labels import best_labels
+from pullback.kernels.labels import heads_to_parts as heads_to_labelled_parts
+from pullback.kernels.labels import load_relative as load_labelled
 from pullback.kernels.projective_trees.eisner import inside_max, load, read_best
 from pullback.kernels.tools import inner
 
@@ -53,3 +58,27 @@ def best_projective_tree(rest, n, options, own, parts):
 
 
 mixture, mixture_backward = mixture_over(_workspace, load_relative, best_projective_tree)
+
+
+@inner
+def _labelled_workspace(scores, options):
+    """Also the best label of every arc, with its score."""
+    size = scores.shape[1]
+    return _workspace(scores, options), np.empty((size, size)), np.empty((size, size), np.int64)
+
+
+@inner
+def best_labelled_projective_tree(rest, n, options, own, parts):
+    (single_root,) = options
+    (chart, stack), best, label = own
+    best_labels(rest, n, best, label)
+    if inside_max(best, n, single_root, chart) == -np.inf:
+        return False
+    read_best(n, chart, stack, stack, parts)
+    heads_to_labelled_parts(n, rest, label, parts)
+    return True
+
+
+labelled_mixture, labelled_mixture_backward = mixture_over(
+    _labelled_workspace, load_labelled, best_labelled_projective_tree
+)

@@ -9,13 +9,15 @@ from pullback.kernels.trees.matrix_tree import (
     log_partition,
     partition,
 )
-from pullback.kernels.trees.mixtures import mixture, mixture_backward
+from pullback.kernels.trees.mixtures import labelled_mixture, labelled_mixture_backward, mixture, mixture_backward
 from pullback.kernels.trees.sampling import sample
 
 __all__ = [
     "argmax",
     "hessian_product",
     "hessian_product_at",
+    "labelled_mixture",
+    "labelled_mixture_backward",
     "linearize",
     "log_partition",
     "mixture",

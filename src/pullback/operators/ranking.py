@@ -1,0 +1,118 @@
+"""The operators of rankings: scores and values (*batch, n), of which an example has the first `lengths`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pullback import kernels
+from pullback.operators._kernel_operator import EXAMPLES, kernel_operator
+
+
+def _refusal(example: str, scores: Any, values: Any, lengths: Any, *_: Any) -> str:
+    if not np.isfinite(scores[:lengths]).all():
+        return (
+            f"Ranking: the scores of {example} contain NaN or an infinity; expected numbers: every item has a rank, "
+            "and padding is what `lengths` are for."
+        )
+    return f"Ranking: the values of {example} contain NaN or an infinity; expected numbers."
+
+
+_OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Ranking", "moves": 2}
+
+
+def _sorting(scores: Any, *_: Any) -> float:
+    return float(30 * scores.shape[-1])
+
+
+argmax = kernel_operator(
+    "ranking_argmax(scores[n], values[n]: float64, lengths[] <= n) -> vertex[n]",
+    kernels.ranking.argmax,
+    work=_sorting,
+    **_OPTIONS,
+)
+
+
+# ---- projections
+
+
+def _project(scores: Any, values: Any, lengths: Any, entropic: bool, *rest: Any) -> int:
+    kernel = kernels.ranking.project_entropic if entropic else kernels.ranking.project
+    return kernel(scores, values, lengths, *rest)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    _, _, lengths, ctx.entropic = inputs
+    point, *order = output
+    ctx.save_for_backward(point, lengths, *order)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if gradient is None:
+        return None, None, None, None
+    differentiate: Callable[..., Any] = _gradients if torch.is_grad_enabled() else _backward
+    of_scores, of_values = differentiate(gradient, *ctx.saved_tensors, ctx.entropic)
+    return of_scores, of_values, None, None
+
+
+def _gradients(
+    gradient: Tensor,
+    point: Tensor,
+    lengths: Tensor | None,
+    order: Tensor,
+    places: Tensor,
+    blocks: Tensor,
+    entropic: bool,
+) -> tuple[Tensor, Tensor]:
+    """What `project_backward` computes, in operations that can be differentiated again; the formulas are there."""
+    order, places, blocks = order.long(), places.long(), blocks.long()
+    inside = _inside(point, lengths)
+    weight = (point.gather(-1, order) if entropic else torch.ones_like(point)).double() * inside
+    given = gradient.gather(-1, order).double().masked_fill(~inside, 0)
+    zeros = torch.zeros_like(weight)
+    weights = zeros.scatter_add(-1, blocks, weight).gather(-1, blocks)
+    total = zeros.scatter_add(-1, blocks, weight * given).gather(-1, blocks)
+    mean = total / weights.masked_fill(weights == 0, 1)
+    of_scores = zeros.scatter(-1, order, weight * (given - mean)).to(gradient.dtype)
+    return of_scores, zeros.scatter(-1, places, mean)
+
+
+def _inside(point: Tensor, lengths: Tensor | None) -> Tensor:
+    positions = torch.arange(point.shape[-1], device=point.device)
+    return positions < (point.shape[-1] if lengths is None else lengths.unsqueeze(-1))
+
+
+_backward = kernel_operator(
+    "ranking_backward(gradient[n], point[n], lengths[] <= n, order[n]: int32, places[n]: int32, blocks[n]: int32, "
+    "bool entropic) -> of_scores[n], of_values[n]: float64",
+    kernels.ranking.project_backward,
+    work=lambda gradient, *_: 5.0 * gradient.shape[-1],
+)
+
+project = kernel_operator(
+    "ranking_project(scores[n], values[n]: float64, lengths[] <= n, bool entropic) "
+    "-> point[n], order[n]: int32, places[n]: int32, blocks[n]: int32",
+    _project,
+    work=lambda scores, *_: 40.0 * scores.shape[-1],
+    save=_save,
+    backward=_differentiate,
+    **_OPTIONS,
+)
+"""The projection onto the permutahedron of the values: the nearest point, or where `entropic`, that of least entropy.
+
+Differentiable in scores and values.  It gives the point; the order of the scores, the places of the values in order,
+and where the block of each begins.
+"""
+
+
+def _example_of_backward() -> tuple[Any, ...]:
+    scores = torch.linspace(1, -1, 8, dtype=torch.float64).reshape(2, 4)
+    lengths = torch.tensor([4, 2])
+    point, *order = project(scores, scores.square(), lengths, False)
+    return scores, point, lengths, *order, False
+
+
+EXAMPLES["ranking_backward"] = _example_of_backward

@@ -1,0 +1,143 @@
+"""Rankings: the orders of n items."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pullback.operators import ranking
+from pullback.operators._check import check
+from pullback.structures._capabilities import Enumerable
+from pullback.structures._checks import broadcasts
+from pullback.structures._limits import check_count
+
+_REGULARIZERS = ("squared_norm", "entropy")
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking(Enumerable):
+    """Ranks 1, 2, …, n, dealt out to n items: the higher an item's score, the larger its rank.
+
+    Scores: (..., n).  A vertex is a permutation of the ranks, not zeros and ones, and the polytope is the
+    permutahedron.  For ranks with 1 at the best item, negate the scores.
+
+    values: what is dealt out instead of 1, 2, …, n; (n,), or (..., n) with a row for each example.  The highest score
+    has the largest value; an example of length l deals out its first l values.
+    lengths: the number of items of each example, n if not given;  items beyond it are padding.
+
+    Every item has a rank, so a score of −∞ is refused.  Of equal scores, the later item has the larger rank.
+
+    Argmax by sorting, SparseMAP by isotonic regression of the sorted scores: O(n) for both, by bytes.  There is no
+    partition function: to sum over all orders takes exponential time.  Reference: Blondel et al. (2020).
+
+    >>> import torch
+    >>> scores = torch.tensor([0.3, 2.0, -1.0, 0.5])
+    >>> Ranking().argmax(scores)
+    tensor([2., 4., 1., 3.])
+    >>> Ranking().soft_rank(scores, temperature=1.0)
+    tensor([2.3667, 4.0000, 1.0667, 2.5667])
+    """
+
+    values: Tensor | None = None
+    lengths: Tensor | None = None
+    is_zero_one = False
+
+    def __post_init__(self) -> None:
+        if self.values is not None and not isinstance(self.values, Tensor):
+            raise TypeError(f"Ranking: values are a {type(self.values).__name__}; expected a tensor of numbers.")
+
+    def argmax(self, scores: Tensor) -> Tensor:
+        """The ranks of the scores: 1 for the lowest, or the least of the values."""
+        scores, lengths = self._prepare(scores)
+        return ranking.argmax(scores.detach(), self._per_example(scores).detach(), lengths)
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        """The point of the permutahedron nearest to `scores`: soft ranks.  Differentiable, also in the values."""
+        return self._project(scores)
+
+    # ---- soft ranks and soft sorting
+
+    def soft_rank(
+        self, scores: Tensor, temperature: float | Tensor = 1.0, *, regularizer: str = "squared_norm"
+    ) -> Tensor:
+        """Ranks that move with the scores: argmax ⟨s / τ, μ⟩ − Ω(μ) over the permutahedron.
+
+        They are the ranks where scores are far apart for the temperature τ, and their mean where scores are equal.
+        regularizer: "squared_norm" for Ω(μ) = ½‖μ‖², which makes it `sparsemap(scores / temperature)`, or "entropy" for
+        Σ μ log μ − μ, which needs values above 0.
+        """
+        if regularizer not in _REGULARIZERS:
+            raise ValueError(f"Ranking: regularizer is {regularizer!r}; expected one of {_REGULARIZERS}.")
+        _check_temperature(temperature)
+        return self._project(scores / temperature, entropic=regularizer == "entropy")
+
+    def soft_sort(self, scores: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+        """The scores of each example in ascending order, softened: the point nearest to (1, 2, …, n) / τ.
+
+        Nearest among mixtures of permutations of the scores.  They are in order where τ is small, and their mean where
+        it is large.  Padding is zero.
+        """
+        _check_temperature(temperature)
+        scores, lengths = self._prepare(scores)
+        positions = torch.arange(1, scores.shape[-1] + 1, dtype=torch.float64, device=scores.device)
+        positions = (positions / temperature).expand(scores.shape)
+        return ranking.project(positions, scores.double(), lengths, False)[0].to(scores.dtype)
+
+    # ---- what a ranking is
+
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        n = event[-1]
+        rows = self._dealt(n, None).detach().reshape(-1, n)
+        lengths = {n} if self.lengths is None else set(self.lengths.flatten().tolist())
+        check_count("Ranking", len(rows) * sum(math.factorial(length) for length in lengths))
+        listed = []
+        for length in sorted(lengths):
+            orders = torch.tensor(list(itertools.permutations(range(length))), dtype=torch.long)
+            dealt = rows[:, orders.reshape(-1, length)].flatten(0, 1)
+            listed.append(torch.nn.functional.pad(dealt, (0, n - length)))
+        return torch.cat(listed).unique(dim=0)
+
+    def contains(self, vertices: Tensor) -> Tensor:
+        inside = self.allowed(vertices.shape, vertices.device)
+        inside = torch.ones_like(vertices, dtype=torch.bool) if inside is None else inside
+        values = self._dealt(vertices.shape[-1], vertices.device).to(vertices.dtype).expand(vertices.shape)
+        found, expected = (given.masked_fill(~inside, torch.inf).sort(-1).values for given in (vertices, values))
+        return ((vertices == 0) | inside).all(-1) & (found == expected).all(-1)
+
+    # ---- plumbing
+
+    def _project(self, scores: Tensor, entropic: bool = False) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        values = self._per_example(scores)
+        if entropic:
+            inside = self.allowed(scores.shape, scores.device)
+            positive = values > 0 if inside is None else (values > 0) | ~inside
+            check(positive.all(-1), "Ranking: the values of example {example} are not all above 0, as entropy needs.")
+        return ranking.project(scores, values, lengths, entropic)[0]
+
+    def _per_example(self, scores: Tensor) -> Tensor:
+        """The values of each example, in double precision."""
+        values = self._dealt(scores.shape[-1], scores.device)
+        if not broadcasts(values.shape, scores.shape):
+            raise ValueError(
+                f"Ranking: values have shape {tuple(values.shape)}; expected ({scores.shape[-1]},) or the shape of the "
+                f"scores, {tuple(scores.shape)}."
+            )
+        return values.double().expand(scores.shape)
+
+    def _dealt(self, n: int, device: torch.device | None) -> Tensor:
+        """The values of n items, as they were given."""
+        if self.values is None:
+            return torch.arange(1.0, n + 1, device=device)
+        if self.values.shape[-1:] != (n,):
+            raise ValueError(f"Ranking: values have shape {tuple(self.values.shape)}; expected (..., {n}).")
+        values = self.values.to(device)
+        return values if values.is_floating_point() else values.to(torch.get_default_dtype())
+
+
+def _check_temperature(temperature: float | Tensor) -> None:
+    if not isinstance(temperature, Tensor) and not temperature > 0:
+        raise ValueError(f"Ranking: temperature is {temperature}; expected a number above 0.")
