@@ -258,9 +258,6 @@ def bare(case: Case) -> Case:
     """The same polytope, with nothing but what base classes make of an argmax and of a partition function."""
     wrapper = PartitionOnly if case.structure.offers(pb.LogLinear) else ArgmaxOnly
     return replace(case, name=f"inherited: {case.name}", structure=wrapper(case.structure))
-    """The same polytope, with nothing but what base classes make of an argmax and a partition function, if any."""
-    known = PartitionOnly if case.structure.offers(pb.LogLinear) else ArgmaxOnly
-    return replace(case, name=f"inherited: {case.name}", structure=known(case.structure))
 
 
 def is_alike_for_all(case: Case) -> bool:
