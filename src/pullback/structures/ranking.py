@@ -30,7 +30,7 @@ class Ranking(Enumerable):
 
     Every item has a rank, so a score of −∞ is refused.  Of equal scores, the later item has the larger rank.
 
-    Argmax by sorting, SparseMAP by isotonic regression of the sorted scores: O(n) for both, by bytes.  There is no
+    Argmax by sorting, SparseMAP by isotonic regression of the sorted scores: O(n) for both.  There is no
     partition function: to sum over all orders takes exponential time.  Reference: Blondel et al. (2020).
 
     >>> import torch
