@@ -51,6 +51,7 @@ from pullback.structures.independent import Independent
 from pullback.structures.oracle import Oracle
 from pullback.structures.product import Product, product
 from pullback.structures.subset import Subset
+from pullback.structures.tagging import Tagging
 from pullback.warming import warm
 
 __version__ = "0.1.0"
@@ -103,6 +104,7 @@ __all__ = [
     "Structure",
     "Subset",
     "Surrogate",
+    "Tagging",
     "TopK",
     "Tsallis",
     "Unconstrained",

@@ -200,32 +200,50 @@ def _no_derivative(ctx: Any, *gradients: Any) -> Any:
 
 
 def projection_operator(
-    signature: str, kernel: Kernel, *, jacobian: Kernel, keeps: str | None = None, work: Work, **options: Any
+    signature: str,
+    kernel: Kernel,
+    *,
+    jacobian: Kernel,
+    keeps: str | None = None,
+    also: str | None = None,
+    work: Work,
+    **options: Any,
 ) -> Callable[..., Any]:
     """The nearest point of a polytope: `name(scores[…], …) -> point[…], …`.
 
     Its Jacobian is symmetric, and constant wherever it exists: jacobian(*kept, gradient, product, lo, hi), where
-    `keeps` names the inputs and outputs it is given, all of them if not said.  It takes about half the `work`.
+    `keeps` names the inputs and outputs it is given, all of them if not said.  It takes about half the `work`.  `also`
+    names an input that has a gradient beside the scores, for which the Jacobian writes one more product.
     """
     forward = parse(signature)
     point = forward.outputs[0]
+    moving = [0] if also is None else [0, [argument.name for argument in forward.inputs].index(also)]
     kept = keeps.split() if keeps else [argument.name for argument in (*forward.inputs, *forward.outputs)]
     inputs = (replace(point, name="gradient"), *(forward[name] for name in kept))
-    second = Signature(f"{forward.name}_backward", inputs, (replace(point, name="product"),))
+    products = (replace(point, name="product"), *(replace(forward.inputs[i], name="own_product") for i in moving[1:]))
+    second = Signature(f"{forward.name}_backward", inputs, products)
     keep, recall = _memory(forward, kept)
     keep_again, _ = _memory(second, kept)
 
-    def gradient_last(gradient: Any, *kept: Any) -> int:
-        *kept, product, lo, hi = kept  # type: ignore[assignment]
-        return jacobian(*kept, gradient, product, lo, hi)
+    def gradient_last(gradient: Any, *rest: Any) -> int:
+        return jacobian(*rest[: len(kept)], gradient, *rest[len(kept) :])
+
+    def apply(ctx: Any, gradient: Tensor | None) -> tuple[Tensor | None, ...]:
+        if gradient is None:
+            return (None,) * len(moving)
+        found = backward(gradient, *recall(ctx))
+        return (found,) if also is None else found
 
     def differentiate(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        product = None if gradient is None else backward(gradient, *recall(ctx))
-        return product, *(None,) * (len(forward.inputs) - 1)
+        gradients: list[Tensor | None] = [None] * len(forward.inputs)
+        for i, product in zip(moving, apply(ctx, gradient)):
+            gradients[i] = product
+        return tuple(gradients)
 
-    def differentiate_again(ctx: Any, gradient: Tensor | None) -> tuple[Any, ...]:
-        product = None if gradient is None else backward(gradient, *recall(ctx))
-        return product, *(None,) * len(kept)
+    def differentiate_again(ctx: Any, gradient: Tensor | None, *of_own: Tensor | None) -> tuple[Any, ...]:
+        if any(of is not None for of in of_own):
+            _no_derivative(ctx)
+        return apply(ctx, gradient)[0], *(None,) * len(kept)
 
     operator = kernel_operator(forward, kernel, work=work, save=keep, backward=differentiate, **options)
     EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient")
