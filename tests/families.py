@@ -38,10 +38,14 @@ class Case:
         return self.structure.enumerate(self.shape).belongs
 
     def vertex_scores(self, scores: Tensor) -> Tensor:
-        """⟨scores, z⟩ for every vertex, −∞ for those of other examples: (vertices, *batch)."""
+        """⟨scores, z⟩ + own_score(z) for every vertex, −∞ for those of other examples: (vertices, *batch)."""
         vertices = self.vertices()
         product = torch.where(vertices == 0, 0, vertices * scores).flatten(1 + len(self.batch)).sum(-1)
-        return product.masked_fill(~self.feasible(), -torch.inf)
+        return (product + self.structure.own_score(vertices)).masked_fill(~self.feasible(), -torch.inf)
+
+    def value(self, scores: Tensor, point: Tensor) -> Tensor:
+        """⟨scores, point⟩ + own_score(point): (*batch)."""
+        return self.structure.inner(scores, point) + self.structure.own_score(point).to(scores.dtype)
 
     def allowed(self) -> Tensor:
         """Which parts exist: (*batch, *event)."""
@@ -130,6 +134,19 @@ CHAINS = [
     Case("Chain, lengths", pb.Chain(WORDS), (3,), (3, 2, 2)),
     Case("Chain, mask", pb.Chain(mask=PAIRS), (2,), (3, 3, 3)),
 ]
+STEPS = torch.tensor([[0.5, -1.25, -torch.inf], [1.0, 0.25, -0.5], [0.0, 0.75, -2.0]], dtype=torch.float64)
+FIRST, LAST = torch.tensor([0.5, -torch.inf, 0.25]).double(), torch.tensor([-0.25, 1.5, 0.0]).double()
+KNOWN = torch.tensor([[0, 0, 1], [1, 1, 0], [1, 1, 1]], dtype=torch.bool)
+TAGGINGS = [
+    Case("Tagging", pb.Tagging(STEPS), (3,), (3, 3)),
+    Case("Tagging, start and end", pb.Tagging(STEPS[:2, :2], FIRST[::2], LAST[:2]), (3,), (4, 2)),
+    Case("Tagging, one tag", pb.Tagging(STEPS[:1, :1]), (2,), (3, 1)),
+    Case("Tagging, no batch", pb.Tagging(STEPS, end=LAST), (), (3, 3)),
+    Case("Tagging, lengths", pb.Tagging(torch.stack([STEPS, STEPS.mT, -STEPS.mT.abs()]), FIRST, LAST, WORDS), (3,), (3, 3)),
+    Case("Tagging, mask", pb.Tagging(STEPS, end=LAST, mask=KNOWN), (2,), (3, 3)),
+    Case("Tagging, BIO", pb.Tagging(*pb.Tagging.bio(["X"])[1:]), (2,), (3, 3)),
+    Case("Tagging, BIOES", pb.Tagging(*pb.Tagging.bioes(["X"])[1:], lengths=torch.tensor([3, 1])), (2,), (3, 5)),
+]
 JOINT = [
     Case("Independent, Categorical", pb.Independent(pb.Categorical()), (3,), (2, 3)),
     Case("Independent, two dimensions", pb.Independent(pb.Binary(), 2), (2,), (2, 1, 2)),
@@ -141,6 +158,13 @@ JOINT = [
     ),
     Case("Independent, tree", pb.Independent(pb.DependencyTree()), (2,), (2, 3, 3)),
     Case("Independent, Subset", pb.Independent(pb.Subset(1)), (), (2, 3)),
+    Case("Independent, Tagging", pb.Independent(pb.Tagging(STEPS)), (2,), (2, 2, 3)),
+    Case(
+        "product of a choice and a tagging",
+        pb.product(pb.Categorical(), pb.Tagging(STEPS), shapes=[(2,), (2, 3)]),
+        (2,),
+        (8,),
+    ),
     Case(
         "product of a choice and a tree",
         pb.product(pb.Categorical(mask=MASK), pb.DependencyTree(), shapes=[(4,), (3, 3)]),
@@ -148,7 +172,7 @@ JOINT = [
         (13,),
     ),
 ]
-WHOLE = FLAT + TREES + CHAINS + JOINT
+WHOLE = FLAT + TREES + CHAINS + TAGGINGS + JOINT
 ALONE = [
     Case("argmax alone: Subset", ArgmaxOnly(pb.Subset(2)), (3,), (5,)),
     Case("argmax alone: tree, lengths", ArgmaxOnly(pb.DependencyTree(WORDS)), (3,), (4, 4)),
@@ -170,7 +194,9 @@ def is_alike_for_all(case: Case) -> bool:
     return len(case.batch) == 1 and not any(isinstance(fact, (torch.Tensor, tuple)) for fact in facts)
 
 
-BARE = [bare(case) for case in WHOLE]
+# What is inherited from an argmax alone knows the scores of parts, not those that a structure has of its own.
+INHERITING = [case for case in WHOLE if not case.structure.has_own_scores]
+BARE = [bare(case) for case in INHERITING]
 STRUCTURES = WHOLE + BARE + ALONE
 LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]
 K_BEST = [case for case in STRUCTURES if case.structure.offers(pb.KBest)]

@@ -59,7 +59,7 @@ def test_the_fenchel_young_loss_has_its_true_value_and_gradient(regularizer, cas
         assert_close(gradient, regularizer.predict(case.structure, scores.detach()) - target)
         best = pb.Unregularized().predict(case.structure, scores.detach())
         if isinstance(regularizer, pb.Unregularized):
-            exact = case.structure.inner(scores, best) - case.structure.inner(scores, target)
+            exact = case.value(scores, best) - case.value(scores, target)
             assert_close(losses, exact)
     own = regularizer.predict(case.structure, case.scores())
     assert_close(

@@ -9,7 +9,7 @@ so log Z is the sum of log scale and of what was taken off, the marginals are re
 pairs reach[i−1, a] step[a, b] pull[i, b].  Only the scores are exponentiated, everything else is products: O(n t²).
 
 Scale: what underflows on the way is below 1e-308, and counts `ahead / scale` times in the end.  While that stays below
-1e280, nothing that matters is lost; otherwise, as for scores in the hundreds, the pairs of neighbors are written out
+1e260, nothing that matters is lost; otherwise, as for scores in the hundreds, the pairs of neighbors are written out
 and `chain` does the same on logarithms.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from pullback.kernels.chain import add_columns, largest
 from pullback.kernels.tools import exp, fmax, inner, log, summing
 
-_SAFE = 1e280
+_SAFE = 1e260
 _LOW = 1e-140  # where nothing is below, no product of two underflows
 
 # Numbers of one instance; `back` is the transpose of `step`.
@@ -93,7 +93,8 @@ def forward(scores, transitions, n, l):
         total = _multiply(reach, l.weight[i])
         if not total > 1e-290:
             return np.nan, False
-        exact &= total > _LOW and _normalize(reach, total) > _LOW
+        lowest = _normalize(reach, total)
+        exact &= total > _LOW and lowest > _LOW
         l.scale[i] = total
         value += log(total)
     return value, exact

@@ -21,7 +21,7 @@ from pullback.kernels.chain import add_columns
 from pullback.kernels.tagging.lattice import add_outer, add_up, backward, forward, new_lattice, write_pairs
 from pullback.kernels.tools import inner, kernel, summing
 
-_NOTHING = 1e-290  # a tag that is reached, or leads on, less than that has no mean worth its digits
+_NOTHING = 1e-290  # a tag that is reached, or leads on, less than that has no digits left, and does not matter
 
 # direction: g where a tag is possible;  before, after: see above;  left, right: factors of the products of pairs.
 Means = namedtuple("Means", ["direction", "before", "after", "left", "right", "tilted", "tilted_back", "row", "sums"])
@@ -127,7 +127,7 @@ def _look_back(n, moves, l, means):
             _add_products(past, reached, l.step, means.tilted, moves, means.row, before)
             for b in range(before.shape[0]):
                 total = reach[b] * l.scale[i]
-                before[b] = direction[b] + before[b] * weight[b] / total if reach[b] > _NOTHING else 0.0
+                before[b] = direction[b] + before[b] * weight[b] / total if total > _NOTHING else 0.0
         _center(before, reach, l.ahead[i])
 
 
