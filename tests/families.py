@@ -142,7 +142,12 @@ TAGGINGS = [
     Case("Tagging, start and end", pb.Tagging(STEPS[:2, :2], FIRST[::2], LAST[:2]), (3,), (4, 2)),
     Case("Tagging, one tag", pb.Tagging(STEPS[:1, :1]), (2,), (3, 1)),
     Case("Tagging, no batch", pb.Tagging(STEPS, end=LAST), (), (3, 3)),
-    Case("Tagging, lengths", pb.Tagging(torch.stack([STEPS, STEPS.mT, -STEPS.mT.abs()]), FIRST, LAST, WORDS), (3,), (3, 3)),
+    Case(
+        "Tagging, lengths",
+        pb.Tagging(torch.stack([STEPS, STEPS.mT, -STEPS.mT.abs()]), FIRST, LAST, WORDS),
+        (3,),
+        (3, 3),
+    ),
     Case("Tagging, mask", pb.Tagging(STEPS, end=LAST, mask=KNOWN), (2,), (3, 3)),
     Case("Tagging, BIO", pb.Tagging(*pb.Tagging.bio(["X"])[1:]), (2,), (3, 3)),
     Case("Tagging, BIOES", pb.Tagging(*pb.Tagging.bioes(["X"])[1:], lengths=torch.tensor([3, 1])), (2,), (3, 5)),

@@ -25,6 +25,7 @@ from pullback.structures.chain import Chain
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.oracle import Oracle
 from pullback.structures.subset import Subset
+from pullback.structures.tagging import Tagging
 
 CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
     "argmax": lambda structure, scores: structure.argmax(scores),
@@ -79,6 +80,8 @@ WORKLOADS = (
     Workload("DependencyTree", lambda: DependencyTree(projective=True), (9, 9), (*_BEST, "topk"), "projective"),
     Workload("Chain", Chain, (6, 3, 3), _MIXTURES),
     Workload("Chain", Chain, (6, 3, 3), (*_BEST, "topk", *_SUMS)),
+    Workload("Tagging", lambda: Tagging(torch.eye(3)), (6, 3), _SUMS),
+    Workload("Tagging", lambda: Tagging(torch.eye(3)), (6, 3), (*_BEST, "topk", *_MIXTURES)),
     Workload("Categorical", Categorical, (8,), ("entmax", *_BEST, "topk", *_MIXTURES, *_SUMS)),
     Workload("Categorical", Categorical, (4096,), ("entmax", *_MIXTURES), "long rows"),
     Workload("Subset", lambda: Subset(2), (8,), _SUMS),

@@ -167,7 +167,7 @@ def test_a_target_outside_the_polytope_is_refused_with_its_distance_by_every_reg
     first = outside.reshape(-1, *case.event)[0].flatten()
     used = case.structure.restrict(case.scores()).reshape(-1, *case.event)[0].flatten() > -torch.inf
     first[used] = 0.5 + 0.5 * first[used]  # half the way to the corner of all ones
-    exact = case.structure.sparsemap(outside)
+    exact = case.structure.project(outside)
     off = float((exact - outside).abs().reshape(-1, *case.event)[0].max())
     loss = pb.FenchelYoungLoss(regularizer)
     if off < 1e-4:  # the cube has that corner, and a single vertex no other point

@@ -187,7 +187,7 @@ def partition_operator(
         return *gradients, *(None,) * (len(forward.inputs) - moves)
 
     operator = kernel_operator(forward, kernel, work=work, save=save, backward=differentiate, moves=moves, **options)
-    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, moving="direction_of_")
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "direction_of_", moves=False)
     hessian_product = kernel_operator(
         second, hessian, work=lambda *arrays: 2 * work(*arrays), backward=_no_derivative, **options
     )
@@ -213,7 +213,8 @@ def projection_operator(
 
     Its Jacobian is symmetric, and constant wherever it exists: jacobian(*kept, gradient, product, lo, hi), where
     `keeps` names the inputs and outputs it is given, all of them if not said.  It takes about half the `work`.  `also`
-    names an input that has a gradient beside the scores, for which the Jacobian writes one more product.
+    names an input that has a gradient beside the scores, for which the Jacobian writes one more product; that one has
+    no derivative.
     """
     forward = parse(signature)
     point = forward.outputs[0]
@@ -246,7 +247,7 @@ def projection_operator(
         return apply(ctx, gradient)[0], *(None,) * len(kept)
 
     operator = kernel_operator(forward, kernel, work=work, save=keep, backward=differentiate, **options)
-    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient")
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient", moves=also is None)
     backward = kernel_operator(
         second,
         gradient_last,
@@ -277,9 +278,12 @@ def _memory(signature: Signature, kept: Sequence[str]) -> tuple[Callable[..., No
 
 
 def _example_of_derivative(
-    forward: Signature, second: Signature, kept: Sequence[str], operator: Callable[..., Any], moving: str
+    forward: Signature, second: Signature, kept: Sequence[str], operator: Callable[..., Any], moving: str, moves: bool
 ) -> Callable[[], tuple[Any, ...]]:
-    """The example of the function itself, what it gives, and random directions or a gradient; `moving` begins these."""
+    """The example of the function itself, what it gives, and random directions or a gradient; `moving` begins these.
+
+    moves: whether it has a derivative by them.
+    """
 
     def example() -> tuple[Any, ...]:
         inputs = tuple(a.detach() if isinstance(a, Tensor) else a for a in EXAMPLES[forward.name]())
@@ -290,7 +294,7 @@ def _example_of_derivative(
             if argument.name.startswith(moving):
                 like = values[argument.name.removeprefix(moving) or forward.outputs[0].name]
                 line = torch.linspace(-1, 1, like.numel(), dtype=like.dtype).reshape(like.shape)
-                values[argument.name] = line.requires_grad_(moving == "gradient")
+                values[argument.name] = line.requires_grad_(moves)
         return tuple(values[argument.name] for argument in second.inputs)
 
     return example

@@ -21,7 +21,7 @@ def _refusal(example: str, scores: Any, transitions: Any, lengths: Any, *_: Any)
 
 
 def _work(scores: Any, *_: Any) -> float:
-    return 0.5 * scores.shape[1] * scores.shape[2] ** 2
+    return 0.5 * float(scores.shape[1]) * float(scores.shape[2]) ** 2
 
 
 _OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Tagging", "moves": 2}

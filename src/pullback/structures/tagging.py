@@ -13,8 +13,16 @@ from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
 from pullback.structures._checks import broadcasts
 from pullback.structures._compiled import Compiled
+from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
 from pullback.structures._schemes import Scheme, bio, bioes
+
+
+@constant
+def _ends(n: int, device: torch.device | None) -> tuple[Tensor, ...]:
+    """Which of n positions is the first, and which the last."""
+    positions = torch.arange(n, device=device)
+    return positions == 0, positions == n - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +117,7 @@ class Tagging(Compiled):
         scores = self.restrict(scores)
         exact, transitions, lengths = self._inputs(self._without_offset(scores.double()))
         value, marginals, steps = tagging.sequences.partition(exact, transitions, lengths)
-        expected = [(given.masked_fill(p == 0, 0) * p).flatten(-2).sum(-1) for given, p in ((exact, marginals), (transitions, steps))]
-        entropy = value - expected[0] - expected[1]
+        entropy = value - _expected(exact, marginals).sum(-1) - _expected(transitions, steps).sum(-1)
         return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
 
     # ---- scores of its own
@@ -137,8 +144,9 @@ class Tagging(Compiled):
         return score
 
     def project(self, point: Tensor) -> Tensor:
-        point, _, lengths = self._inputs(point, scored=False)
-        return tagging.sequences.sparsemap(point, _, lengths)[0]
+        scored = self.transitions, self.start, self.end
+        transitions, start, end = (None if x is None else torch.where(x == -torch.inf, x.detach(), 0.0) for x in scored)
+        return Tagging(transitions, start, end, self.lengths, self.mask).sparsemap(point)  # type: ignore[arg-type]
 
     # ---- what a tagging is
 
@@ -194,44 +202,51 @@ class Tagging(Compiled):
 
     # ---- plumbing
 
-    def _inputs(self, scores: Tensor, scored: bool = True) -> tuple[Any, ...]:
-        """Scores with those of the first and the last tag added, transitions, lengths; the forbidden alone if not `scored`."""
+    def _inputs(self, scores: Tensor) -> tuple[Any, ...]:
+        """Scores with those of the first and the last tag added, transitions (*batch, t, t), lengths."""
         scores, lengths = self._prepare(scores)
         transitions, start, end = self._tables(scores)
-        if not scored:
-            transitions, start, end = (
-                None if x is None else torch.zeros_like(x).masked_fill(x == -torch.inf, -torch.inf)
-                for x in (transitions, start, end)
-            )
-        if start is not None:
-            scores = torch.cat([scores[..., :1, :] + start.unsqueeze(-2), scores[..., 1:, :]], -2)
-        if end is not None:
-            scores = torch.where(self._is_last(scores).unsqueeze(-1), scores + end.unsqueeze(-2), scores)
+        if start is not None or end is not None:
+            scores = scores + self._edges(scores, start, end)
         return scores, transitions, lengths
 
     def _tables(self, scores: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Transitions, start and end for each example: (*batch, t, t), (*batch, t)."""
+        """Transitions for each example, (*batch, t, t); start and end, which broadcast to (*batch, t)."""
         batch, t = self.batch_shape(scores), scores.shape[-1]
+        transitions = self._table("transitions", scores, torch.Size((*batch, t, t)))
+        start, end = (
+            None if getattr(self, name) is None else self._table(name, scores, torch.Size((*batch, t)))
+            for name in ("start", "end")
+        )
+        return transitions.expand(*batch, t, t), start, end
 
-        def table(name: str, *event: int) -> Tensor | None:
-            given = getattr(self, name)
-            if given is None:
-                return None
-            if not broadcasts(given.shape, torch.Size((*batch, *event))):
-                raise ValueError(
-                    f"Tagging: {name} has shape {tuple(given.shape)}; expected {event}, or these after the dimensions of "
-                    f"the batch, {tuple(batch)}."
-                )
-            return given.to(scores.device, scores.dtype).expand(*batch, *event)
+    def _table(self, name: str, scores: Tensor, shape: torch.Size) -> Tensor:
+        given: Tensor = getattr(self, name)
+        if given.shape[-1] != shape[-1] or not broadcasts(given.shape, shape):
+            raise ValueError(
+                f"Tagging: {name} has shape {tuple(given.shape)} for scores of shape {tuple(scores.shape)}; "
+                f"expected one that broadcasts to {tuple(shape)}."
+            )
+        return given.to(scores.device, scores.dtype)
 
-        return table("transitions", t, t), table("start", t), table("end", t)  # type: ignore[return-value]
+    def _edges(self, scores: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor | float:
+        """What the first and the last tag add to the scores: (..., n, t)."""
+        first, _ = _ends(scores.shape[-2], scores.device)
+        edges: Tensor | float = 0.0
+        if start is not None:
+            edges = torch.where(first.unsqueeze(-1), start.unsqueeze(-2), 0.0)
+        if end is not None:
+            edges = edges + torch.where(self._is_last(scores).unsqueeze(-1), end.unsqueeze(-2), 0.0)
+        return edges
 
     def _is_last(self, scores: Tensor) -> Tensor:
         """Which position is the last: (n,), or (*batch, n) where lengths differ."""
+        if self.lengths is None:
+            return _ends(scores.shape[-2], scores.device)[1]
         positions = torch.arange(scores.shape[-2], device=scores.device)
-        last = scores.shape[-2] if self.lengths is None else self.lengths.to(scores.device).unsqueeze(-1)
-        return positions == last - 1
+        return positions == self.lengths.to(scores.device).unsqueeze(-1) - 1
 
 
-def _expected(table: Tensor, point: Tensor) -> Tensor:
-    return (table.masked_fill(point == 0, 0) * point).sum(-1)
+def _expected(scores: Tensor, share: Tensor) -> Tensor:
+    """Σ scores · share over the last dimension; where the share is 0, the score may be −∞."""
+    return (scores.masked_fill(share == 0, 0) * share).sum(-1)

@@ -119,9 +119,10 @@ def backward_over(workspace, load, best, worth, spread):
     span = compiled(span, f"span_{name}", home)
 
     def coefficients(scores, b, n, options, own, parts, given, gradient, active):
-        """The coefficients, in `trial`, of the gradient's projection onto the span of the face: (vertices, count, slots).
+        """(active vertices, count, slots): vertices that span the face, and in `trial` their coefficients.
 
-        By them the gradient is a sum over the vertices of the face.  No slots, −1, where a score is NaN or +∞.
+        The projection of the gradient onto the span is the sum of the vertices times these.  Instead of slots, −1 where
+        a score is NaN or +∞.
         """
         shaped, rest = parts.scores.reshape(scores.shape[1:]), parts.rest.reshape(scores.shape[1:])
         parts.scores[:] = -np.inf  # so that padding takes no part in the choice of a direction

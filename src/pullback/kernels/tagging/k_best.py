@@ -55,9 +55,7 @@ def topk(scores, transitions, lengths, k, vertices, size, lo, hi):
             return b
         size[b] = 1
         if lengths[b] > 0:
-            size[b] = _fill(
-                scores[b], transitions[b], lengths[b], values, sizes, origin, extra, reached, merged, last
-            )
+            size[b] = _fill(scores[b], transitions[b], lengths[b], values, sizes, origin, extra, reached, merged, last)
         if size[b] == 0:
             return b
         for rank in range(size[b] if lengths[b] > 0 else 0):

@@ -65,9 +65,9 @@ def _multiply(x, factor):
 @inner
 def _normalize(x, total):
     """x /= total; the smallest of them."""
-    lowest = -1.0
+    lowest, factor = -1.0, 1.0 / total
     for j in range(x.shape[0]):
-        x[j] /= total
+        x[j] *= factor
         lowest = fmax(-x[j], lowest)
     return -lowest
 
@@ -103,9 +103,9 @@ def forward(scores, transitions, n, l):
 @inner
 def _pull(weight, ahead, scale, pull):
     """pull = weight · ahead / scale; the largest of ahead / scale."""
-    top = -np.inf
+    top, factor = -np.inf, 1.0 / scale
     for b in range(ahead.shape[0]):
-        x = ahead[b] / scale
+        x = ahead[b] * factor
         top = fmax(x, top)
         pull[b] = weight[b] * x
     return top
