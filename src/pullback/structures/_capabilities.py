@@ -87,6 +87,9 @@ class LogLinear(Structure):
             "expected a mixture of vertices.",
         )
         entropy, theta = maximum_entropy(self.log_partition, mean, self.event_dims)
+        if self.has_own_scores:  # which the minimum depends on as the log-partition at θ does
+            value = self.log_partition(theta)
+            entropy = entropy + (value - value.detach())
         moved = (point - point.detach()) * theta.masked_fill(theta == -torch.inf, 0).to(point.dtype)
         return entropy.to(point.dtype) - moved.flatten(-self.event_dims).sum(-1)
 

@@ -46,9 +46,10 @@ def couple(point, transitions, lengths, value, steps, lo, hi):
     total, exact = np.empty((t, t)), np.empty((t, t))
     for b in range(lo, hi):
         exact[:], total[:] = transitions[b], 0.0
+        slack = _slack(exact)
         possible = True
         for i in range(1, lengths[b]):
-            possible &= _carry(point[b, i - 1], point[b, i], exact, carry)
+            possible &= _carry(point[b, i - 1], point[b, i], exact, slack, carry)
             total += carry.flow
         worth = 0.0
         for a in range(t):
@@ -61,13 +62,24 @@ def couple(point, transitions, lengths, value, steps, lo, hi):
 
 
 @inner
-def _carry(before, now, transitions, carry):
+def _slack(transitions):
+    """What two ways of the same gain may differ by in rounding; a lesser gain would send the search in circles."""
+    largest = 0.0
+    for a in range(transitions.shape[0]):
+        for b in range(transitions.shape[1]):
+            if transitions[a, b] > -np.inf:
+                largest = max(largest, abs(transitions[a, b]))
+    return 1e-13 * largest
+
+
+@inner
+def _carry(before, now, transitions, slack, carry):
     """Fills the best flow from one position to the next; False if there is none."""
     carry.flow[:], carry.supply[:], carry.demand[:] = 0.0, before, now
     left = 0.0
     for a in range(len(carry.supply)):
         while carry.supply[a] > _ROUNDING:
-            end = _best_way(a, transitions, carry)
+            end = _best_way(a, transitions, slack, carry)
             if end < 0:
                 break
             _augment(a, end, carry)
@@ -76,7 +88,7 @@ def _carry(before, now, transitions, carry):
 
 
 @inner
-def _best_way(source, transitions, carry):
+def _best_way(source, transitions, slack, carry):
     """The tag to which a way from the tag before `source` gains most, among those with room, or −1."""
     t = len(carry.supply)
     carry.high[:], carry.low[:] = -np.inf, -np.inf
@@ -87,14 +99,14 @@ def _best_way(source, transitions, carry):
             if carry.high[a] > -np.inf:
                 for b in range(t):
                     gain = carry.high[a] + transitions[a, b]
-                    if gain > carry.low[b] + 1e-14 * abs(gain):
+                    if gain > carry.low[b] + slack:
                         carry.low[b], carry.origin[b], better = gain, a, True
         for b in range(t):
             if carry.low[b] > -np.inf:
                 for a in range(t):
                     if carry.flow[a, b] > 0.0 and a != source:
                         gain = carry.low[b] - transitions[a, b]
-                        if gain > carry.high[a] + 1e-14 * abs(gain):
+                        if gain > carry.high[a] + slack:
                             carry.high[a], carry.via[a], better = gain, b, True
         if not better:
             break
