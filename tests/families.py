@@ -38,10 +38,15 @@ class Case:
         return self.structure.enumerate(self.shape).belongs
 
     def vertex_scores(self, scores: Tensor) -> Tensor:
-        """⟨scores, z⟩ for every vertex, −∞ for those of other examples: (vertices, *batch)."""
+        """⟨scores, z⟩ + own_score(z) for every vertex, −∞ for those of other examples: (vertices, *batch)."""
         vertices = self.vertices()
         products = self.structure.count_once(torch.where(vertices == 0, 0, vertices * scores))
-        return products.flatten(1 + len(self.batch)).sum(-1).masked_fill(~self.feasible(), -torch.inf)
+        values = products.flatten(1 + len(self.batch)).sum(-1) + self.structure.own_score(vertices)
+        return values.masked_fill(~self.feasible(), -torch.inf)
+
+    def value(self, scores: Tensor, point: Tensor) -> Tensor:
+        """⟨scores, point⟩ + own_score(point): (*batch)."""
+        return self.structure.inner(scores, point) + self.structure.own_score(point).to(scores.dtype)
 
     def allowed(self) -> Tensor:
         """Which parts exist: (*batch, *event)."""
@@ -219,6 +224,24 @@ CONSTITUENCY = [
         (3, 3, 2),
     ),
 ]
+STEPS = torch.tensor([[0.5, -1.25, -torch.inf], [1.0, 0.25, -0.5], [0.0, 0.75, -2.0]], dtype=torch.float64)
+FIRST, LAST = torch.tensor([0.5, -torch.inf, 0.25]).double(), torch.tensor([-0.25, 1.5, 0.0]).double()
+KNOWN = torch.tensor([[0, 0, 1], [1, 1, 0], [1, 1, 1]], dtype=torch.bool)
+TAGGINGS = [
+    Case("Tagging", pb.Tagging(STEPS), (3,), (3, 3)),
+    Case("Tagging, start and end", pb.Tagging(STEPS[:2, :2], FIRST[::2], LAST[:2]), (3,), (4, 2)),
+    Case("Tagging, one tag", pb.Tagging(STEPS[:1, :1]), (2,), (3, 1)),
+    Case("Tagging, no batch", pb.Tagging(STEPS, end=LAST), (), (3, 3)),
+    Case(
+        "Tagging, lengths",
+        pb.Tagging(torch.stack([STEPS, STEPS.mT, -STEPS.mT.abs()]), FIRST, LAST, WORDS),
+        (3,),
+        (3, 3),
+    ),
+    Case("Tagging, mask", pb.Tagging(STEPS, end=LAST, mask=KNOWN), (2,), (3, 3)),
+    Case("Tagging, BIO", pb.Tagging(*pb.Tagging.bio(["X"])[1:]), (2,), (3, 3)),
+    Case("Tagging, BIOES", pb.Tagging(*pb.Tagging.bioes(["X"])[1:], lengths=torch.tensor([3, 1])), (2,), (3, 5)),
+]
 JOINT = [
     Case("Independent, Categorical", pb.Independent(pb.Categorical()), (3,), (2, 3)),
     Case("Independent, two dimensions", pb.Independent(pb.Binary(), 2), (2,), (2, 1, 2)),
@@ -231,6 +254,13 @@ JOINT = [
     Case("Independent, tree", pb.Independent(pb.DependencyTree()), (2,), (2, 3, 3)),
     Case("Independent, Ranking", pb.Independent(pb.Ranking()), (2,), (2, 3)),
     Case("Independent, Subset", pb.Independent(pb.Subset(1)), (), (2, 3)),
+    Case("Independent, Tagging", pb.Independent(pb.Tagging(STEPS)), (2,), (2, 2, 3)),
+    Case(
+        "product of a choice and a tagging",
+        pb.product(pb.Categorical(), pb.Tagging(STEPS), shapes=[(2,), (2, 3)]),
+        (2,),
+        (8,),
+    ),
     Case(
         "product of a choice and a tree",
         pb.product(pb.Categorical(mask=MASK), pb.DependencyTree(), shapes=[(4,), (3, 3)]),
@@ -245,7 +275,7 @@ JOINT = [
         (11,),
     ),
 ]
-WHOLE = FLAT + TREES + CHAINS + MATCHINGS + SPANNING + CONSTITUENCY + RANKINGS + LABELLED + JOINT
+WHOLE = FLAT + TREES + CHAINS + TAGGINGS + MATCHINGS + SPANNING + CONSTITUENCY + RANKINGS + LABELLED + JOINT
 ALONE = [
     Case("argmax alone: Subset", ArgmaxOnly(pb.Subset(2)), (3,), (5,)),
     Case("argmax alone: tree, lengths", ArgmaxOnly(pb.DependencyTree(WORDS)), (3,), (4, 4)),
@@ -278,7 +308,7 @@ def kind(case: Case) -> tuple:
         if wrapped is None:
             break
         inner = wrapped
-    options = [value for value in vars(inner).values() if isinstance(value, bool)]
+    options = [value for value in vars(inner).values() if isinstance(value, (bool, int, str))]
     return (*types, *options, getattr(inner, "lengths", None) is None, getattr(inner, "mask", None) is None)
 
 
@@ -287,7 +317,9 @@ def one_of_each_kind(cases: list[Case]) -> list[Case]:
     return list({kind(case): case for case in reversed(cases)}.values())[::-1]
 
 
-BARE = [bare(case) for case in WHOLE]
+# What is inherited from an argmax alone knows the scores of parts, not those that a structure has of its own.
+INHERITING = [case for case in WHOLE if not case.structure.has_own_scores]
+BARE = [bare(case) for case in one_of_each_kind(INHERITING)]
 STRUCTURES = WHOLE + BARE + ALONE
 LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]
 MAY_FORBID = [case for case in STRUCTURES if case.structure.is_zero_one]  # every item has a rank

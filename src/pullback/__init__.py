@@ -64,6 +64,7 @@ from pullback.structures.product import Product, product
 from pullback.structures.ranking import Ranking
 from pullback.structures.spanning_tree import SpanningTree
 from pullback.structures.subset import Subset
+from pullback.structures.tagging import Tagging
 from pullback.warming import warm
 
 __version__ = "0.1.0"
@@ -121,6 +122,7 @@ __all__ = [
     "Structure",
     "Subset",
     "Surrogate",
+    "Tagging",
     "TopK",
     "Transport",
     "TransportPlan",

@@ -29,6 +29,7 @@ from pullback.structures.oracle import Oracle
 from pullback.structures.ranking import Ranking
 from pullback.structures.spanning_tree import SpanningTree
 from pullback.structures.subset import Subset
+from pullback.structures.tagging import Tagging
 
 CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
     "argmax": lambda structure, scores: structure.argmax(scores),
@@ -99,6 +100,8 @@ WORKLOADS = (
     Workload("Chain", Chain, (6, 3, 3), _MIXTURES),
     Workload("Chain", Chain, (6, 3, 3), (*_BEST, "topk", *_SUMS)),
     Workload("Matching", Matching, (6, 5), (*_BEST, "topk", *_MIXTURES, "sinkhorn")),
+    Workload("Tagging", lambda: Tagging(torch.eye(3)), (6, 3), _SUMS),
+    Workload("Tagging", lambda: Tagging(torch.eye(3)), (6, 3), (*_BEST, "topk", *_MIXTURES)),
     Workload("Categorical", Categorical, (8,), ("entmax", *_BEST, "topk", *_MIXTURES, *_SUMS)),
     Workload("Categorical", Categorical, (4096,), ("entmax", *_MIXTURES), "long rows"),
     Workload("Subset", lambda: Subset(2), (8,), _SUMS),

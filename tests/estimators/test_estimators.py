@@ -107,7 +107,7 @@ def test_straight_through_passes_the_gradient_on(case):
 @every_case
 def test_spigot_is_argmax_minus_a_projected_step(case):
     decoder, z = Decoder(case), case.structure.argmax(case.scores())
-    target = case.structure.sparsemap(z - 0.3 * gradient_of_parts(decoder, z))
+    target = case.structure.project(z - 0.3 * gradient_of_parts(decoder, z))
     assert_close(score_gradient(pb.spigot(0.3), case, decoder), case.structure.count_once(z - target))
     assert_close(pb.spigot(0.3).target(case.structure, case.scores(), decoder), target)
 
@@ -115,7 +115,7 @@ def test_spigot_is_argmax_minus_a_projected_step(case):
 @every_log_linear
 def test_spigot_ce_projects_a_step_from_the_marginals(case):
     decoder, p = Decoder(case), case.structure.marginals(case.scores())
-    target = case.structure.sparsemap(p - 0.3 * gradient_of_parts(decoder, p))
+    target = case.structure.project(p - 0.3 * gradient_of_parts(decoder, p))
     assert_close(score_gradient(pb.spigot_ce(0.3), case, decoder), case.structure.count_once(p - target))
     assert_close(pb.spigot_ce(0.3).target(case.structure, case.scores(), decoder), target)
 

@@ -60,7 +60,7 @@ def test_the_fenchel_young_loss_has_its_true_value_and_gradient(regularizer, cas
         assert_close(gradient, case.structure.count_once(difference))
         best = pb.Unregularized().predict(case.structure, scores.detach())
         if isinstance(regularizer, pb.Unregularized):
-            exact = case.structure.inner(scores, best) - case.structure.inner(scores, target)
+            exact = case.value(scores, best) - case.value(scores, target)
             assert_close(losses, exact)
     own = regularizer.predict(case.structure, case.scores())
     assert_close(
@@ -168,7 +168,7 @@ def test_a_target_outside_the_polytope_is_refused_with_its_distance_by_every_reg
     first = outside.reshape(-1, *case.event)[0].flatten()
     used = case.structure.restrict(case.scores()).reshape(-1, *case.event)[0].flatten() > -torch.inf
     first[used] = 0.5 + 0.5 * first[used]  # half the way to the corner of all ones
-    exact = case.structure.sparsemap(outside)
+    exact = case.structure.project(outside)
     off = float((exact - outside).abs().reshape(-1, *case.event)[0].max())
     loss = pb.FenchelYoungLoss(regularizer)
     if off < 1e-4:  # the cube has that corner, and a single vertex no other point

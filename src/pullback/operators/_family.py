@@ -43,13 +43,15 @@ def choices(
     best: Work | None = None,
     slots: str = "n",
     capacity: str | None = None,
+    also: str | None = None,
     **options: Any,
 ) -> Choices:
     """The operators `name_argmax`, `name_topk`, `name_mixture`, `name_sparsemap`, from kernels that bear these names.
 
     inputs: what they all take, `scores[n, t, t], lengths[] <= n`.  parts: the shape of a vertex, `n, t, t`; slots: how
     many parts it has at most.  capacity: how many vertices SparseMAP keeps for its derivative, `8 * n`; there is no
-    such operator if not said.  work: of each of the best vertices; best: of the argmax, if that takes less.
+    such operator if not said.  also: an input that has a gradient in it beside the scores.  work: of each of the best
+    vertices; best: of the argmax, if that takes less.
     """
     mixing: dict[str, Any] = {"parts": parts, "slots": slots, "work": lambda *arrays: 20 * work(*arrays), **options}
     return Choices(
@@ -63,7 +65,9 @@ def choices(
             **options,
         ),
         mixture=mixture_operator(name, inputs, kernels.mixture, **mixing),
-        sparsemap=mixture_projection(name, inputs, kernels, capacity=capacity, **mixing) if capacity else None,
+        sparsemap=mixture_projection(name, inputs, kernels, capacity=capacity, also=also, **mixing)
+        if capacity
+        else None,
     )
 
 

@@ -187,7 +187,7 @@ def partition_operator(
         return *gradients, *(None,) * (len(forward.inputs) - moves)
 
     operator = kernel_operator(forward, kernel, work=work, save=save, backward=differentiate, moves=moves, **options)
-    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, moving="direction_of_")
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "direction_of_", again=False)
     hessian_product = kernel_operator(
         second, hessian, work=lambda *arrays: 2 * work(*arrays), backward=_no_derivative, **options
     )
@@ -206,6 +206,7 @@ def projection_operator(
     jacobian: Kernel,
     keeps: str | None = None,
     curved: bool = False,
+    also: str | None = None,
     work: Work,
     **options: Any,
 ) -> Callable[..., Any]:
@@ -214,29 +215,42 @@ def projection_operator(
     Its Jacobian is symmetric, and constant wherever it exists: jacobian(*kept, gradient, product, lo, hi), where
     `keeps` names the inputs and outputs it is given, all of them if not said.  It takes about half the `work`.
     curved: the Jacobian is not constant, because distance is not Euclidean; then there is no second derivative.
+    also: an input that has a gradient beside the scores, for which the Jacobian writes one more product; that one has
+    no derivative.
     """
     forward = parse(signature)
     point = forward.outputs[0]
+    moving = [0] if also is None else [0, [argument.name for argument in forward.inputs].index(also)]
     kept = keeps.split() if keeps else [argument.name for argument in (*forward.inputs, *forward.outputs)]
     inputs = (replace(point, name="gradient"), *(forward[name] for name in kept))
-    second = Signature(f"{forward.name}_backward", inputs, (replace(point, name="product"),))
+    products = (replace(point, name="product"), *(replace(forward.inputs[i], name="own_product") for i in moving[1:]))
+    second = Signature(f"{forward.name}_backward", inputs, products)
     keep, recall = _memory(forward, kept)
     keep_again, _ = _memory(second, kept)
 
-    def gradient_last(gradient: Any, *kept: Any) -> int:
-        *kept, product, lo, hi = kept  # type: ignore[assignment]
-        return jacobian(*kept, gradient, product, lo, hi)
+    def gradient_last(gradient: Any, *rest: Any) -> int:
+        return jacobian(*rest[: len(kept)], gradient, *rest[len(kept) :])
+
+    def apply(ctx: Any, gradient: Tensor | None) -> tuple[Tensor | None, ...]:
+        if gradient is None:
+            return (None,) * len(moving)
+        found = backward(gradient, *recall(ctx))
+        return (found,) if also is None else found
 
     def differentiate(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        product = None if gradient is None else backward(gradient, *recall(ctx))
-        return product, *(None,) * (len(forward.inputs) - 1)
+        gradients: list[Tensor | None] = [None] * len(forward.inputs)
+        for i, product in zip(moving, apply(ctx, gradient)):
+            gradients[i] = product
+        return tuple(gradients)
 
-    def differentiate_again(ctx: Any, gradient: Tensor | None) -> tuple[Any, ...]:
-        product = None if gradient is None else backward(gradient, *recall(ctx))
-        return product, *(None,) * len(kept)
+    def differentiate_again(ctx: Any, gradient: Tensor | None, *of_own: Tensor | None) -> tuple[Any, ...]:
+        if any(of is not None for of in of_own):
+            _no_derivative(ctx)
+        return apply(ctx, gradient)[0], *(None,) * len(kept)
 
     operator = kernel_operator(forward, kernel, work=work, save=keep, backward=differentiate, **options)
-    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient", again=not curved)
+    again = also is None and not curved
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient", again)
     backward = kernel_operator(
         second,
         gradient_last,
@@ -267,12 +281,7 @@ def _memory(signature: Signature, kept: Sequence[str]) -> tuple[Callable[..., No
 
 
 def _example_of_derivative(
-    forward: Signature,
-    second: Signature,
-    kept: Sequence[str],
-    operator: Callable[..., Any],
-    moving: str,
-    again: bool = False,
+    forward: Signature, second: Signature, kept: Sequence[str], operator: Callable[..., Any], moving: str, again: bool
 ) -> Callable[[], tuple[Any, ...]]:
     """The example of the function itself, what it gives, and directions or a gradient, whose names begin with `moving`.
 

@@ -87,6 +87,7 @@ def mixture_projection(
     parts: str,
     capacity: str,
     slots: str = "n",
+    also: str | None = None,
     work: Work,
     structure: str = "",
     **options: Any,
@@ -95,7 +96,7 @@ def mixture_projection(
 
     Takes the `inputs` of the structure's other operators; gives the point, the vertices and their number.  capacity:
     how many vertices there is room for, computed from the sizes of the inputs.  Where more mix, which should be rare,
-    the derivative searches again.
+    the derivative searches again.  also: an input that vertices have scores from, with a gradient of its own.
     """
 
     def project(scores: Array, lengths: Array, *rest: Any) -> int:
@@ -106,13 +107,14 @@ def mixture_projection(
         return report
 
     def differentiate(scores: Array, lengths: Array, *rest: Any) -> int:
-        *numbers, parts, size, gradient, product, lo, hi = rest
+        *numbers, parts, size, gradient = rest[: -3 - (also is not None)]
+        *products, lo, hi = rest[-3 - (also is not None) :]
         most, report = int(size[lo:hi].max(initial=0)), -1
         if most > parts.shape[1]:
             parts, point = np.empty((len(scores), most, parts.shape[2]), np.int32), np.empty_like(scores)
             report = project(scores, lengths, *numbers, point, parts, size, lo, hi)
         if report == -1:
-            report = kernels.mixture_backward(scores, lengths, tuple(numbers), parts, size, gradient, product, lo, hi)
+            report = kernels.mixture_backward(scores, lengths, tuple(numbers), parts, size, gradient, *products, lo, hi)
         return report
 
     signature = f"{name}_sparsemap({inputs}) -> point[{parts}], parts[{capacity}, {slots}]: int32, size[]: int64"
@@ -120,6 +122,7 @@ def mixture_projection(
         signature,
         project,
         jacobian=differentiate,
+        also=also,
         keeps=" ".join([*(argument.name for argument in parse(signature).inputs), "parts", "size"]),
         work=work,
         structure=structure,

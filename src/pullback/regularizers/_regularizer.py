@@ -25,7 +25,7 @@ class Regularizer(ABC):
 
     @abstractmethod
     def value(self, structure: Structure, point: Tensor) -> Tensor:
-        """Ω(point), one number per example, for any point of conv 𝒵."""
+        """Ω(point), one number per example, for any point of conv 𝒵; less the structure's own score of it, if any."""
 
     def conjugate(self, structure: Structure, scores: Tensor) -> Tensor:
         """Ω*(s) = max ⟨s, μ⟩ − Ω(μ), one number per example; its gradient is `predict`."""

@@ -19,7 +19,15 @@ class SquaredNorm(MirrorMap):
         return structure.sparsemap(scores)
 
     def value(self, structure: Structure, point: Tensor) -> Tensor:
-        return 0.5 * structure.count_once(point.square()).flatten(-structure.event_dims).sum(-1)
+        squares = 0.5 * structure.count_once(point.square()).flatten(-structure.event_dims).sum(-1)
+        return squares - structure.own_score(point) if structure.has_own_scores else squares
 
     def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
-        return point
+        if not structure.has_own_scores:
+            return point
+        if scores is None:
+            raise TypeError(
+                f"SquaredNorm: {type(structure).__name__} has scores of its own, so a mirror step can start at "
+                "SquaredNorm() alone, whose scores are known, not at a given point."
+            )
+        return scores

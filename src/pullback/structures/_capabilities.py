@@ -21,7 +21,10 @@ class MissingCapability(TypeError):
 
 
 class LogLinear(Structure):
-    """A structure whose log-partition function can be computed: p(z) ∝ exp⟨s, z⟩."""
+    """A structure whose log-partition function can be computed: p(z) ∝ exp⟨s, z⟩.
+
+    Where it has scores of its own, p(z) ∝ exp(⟨s, z⟩ + own_score(z)).
+    """
 
     offer = "a partition function"
 
@@ -64,13 +67,17 @@ class LogLinear(Structure):
         scores = self.restrict(scores)
         exact = self._without_offset(scores.double())
         value = self.inner(exact, z) - self.log_partition(exact)
+        if self.has_own_scores:
+            own = self.own_score(z.double())
+            value = value + own.masked_fill(own == -torch.inf, 0)  # such a z is not a vertex, see below
         value = value - value.detach().clamp_min(0)  # a difference of sums may round above 0
         return value.masked_fill(~self.contains(z), -torch.inf).to(scores.dtype)
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """The largest entropy of a distribution whose mean is `point`, any point of conv 𝒵; one number per example.
 
-        The entropy of p(z) ∝ exp⟨s, z⟩ when `point` is marginals(s), and 0 at a vertex.  Its gradient is −s.
+        The entropy of p(z) ∝ exp⟨s, z⟩ when `point` is marginals(s), and 0 at a vertex.  Its gradient is −s.  Where the
+        structure has scores of its own, the largest sum of the entropy and the expected own score.
         """
         mean = self.project(point.detach().double())  # the nearest point that is exactly one of the polytope
         distance = (mean - point.detach()).abs().flatten(-self.event_dims).amax(-1)
@@ -80,6 +87,9 @@ class LogLinear(Structure):
             "expected a mixture of vertices.",
         )
         entropy, theta = maximum_entropy(self, mean)
+        if self.has_own_scores:  # which the minimum depends on as the log-partition at θ does
+            value = self.log_partition(theta)
+            entropy = entropy + (value - value.detach())
         moved = (point - point.detach()) * theta.masked_fill(theta == -torch.inf, 0).to(point.dtype)
         return entropy.to(point.dtype) - self.count_once(moved).flatten(-self.event_dims).sum(-1)
 
@@ -134,6 +144,9 @@ class KBest(Structure):
         vertices, size = self._best(scores.detach(), k)
         used = scores.unsqueeze(-1 - self.event_dims).masked_fill(vertices == 0, 0)
         values = self.count_once(used * vertices).flatten(-self.event_dims).sum(-1)
+        if self.has_own_scores:
+            at = len(self.batch_shape(scores))
+            values = values + self.own_score(vertices.movedim(at, 0)).movedim(0, at)
         missing = torch.arange(k, device=size.device) >= size.unsqueeze(-1)
         return TopK(vertices, values.masked_fill(missing, -torch.inf), size)
 

@@ -32,6 +32,14 @@ class Slotted(KBest, Enumerable):
         """What the operators take beside scores and lengths."""
         return ()
 
+    def _inputs(self, scores: Tensor) -> tuple[Any, ...]:
+        """What every operator takes first: scores as kernels read them, lengths, and the structure's numbers."""
+        return *self._prepare(scores), *self._numbers
+
+    def _constants(self, scores: Tensor) -> list[Any]:
+        """`_inputs` for operators that have no derivative."""
+        return [given.detach() if isinstance(given, Tensor) else given for given in self._inputs(scores)]
+
     @abstractmethod
     def _slots(self, event: Sequence[int]) -> Tensor:
         """The slot that each part belongs to, 0, 1, …: (*event)."""
@@ -41,16 +49,15 @@ class Slotted(KBest, Enumerable):
         """Every vertex of this length, as `longest` has it, padded: (m, *event)."""
 
     def argmax(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        return self._operators.argmax(scores.detach(), lengths, *self._numbers)
+        return self._operators.argmax(*self._constants(scores))
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         if self._operators.sparsemap is None:
             return super().sparsemap(scores)
-        return self._operators.sparsemap(*self._prepare(scores), *self._numbers)[0]
+        return self._operators.sparsemap(*self._inputs(scores))[0]
 
     def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        return self._operators.topk(*self._prepare(scores), *self._numbers, k)
+        return self._operators.topk(*self._constants(scores), k)
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         if self.lengths is not None:
@@ -66,14 +73,14 @@ class Slotted(KBest, Enumerable):
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
         if spanning:
             return super()._search(scores, spanning=spanning, start=start)
-        scores, lengths = self._prepare(scores)
+        scores, *facts = self._constants(scores)
         event = self._split(scores.shape)[1]
         slots = self._slots(event).flatten().to(scores.device)
         given = _no_vertices(scores, len(event), slots) if start is None else _as_parts(start, slots, event)
         capacity = 8 * given.shape[-1]
         while True:
             limits = (GAP_OF_POINT, MAX_ITERATIONS, capacity)
-            found = self._operators.mixture(scores, lengths, *self._numbers, given, *limits)
+            found = self._operators.mixture(scores, *facts, given, *limits)
             _, parts, probabilities, size, gap, iterations, converged = found
             most = int(size.max()) if size.numel() else 1
             if most <= capacity:
@@ -93,23 +100,23 @@ class Compiled(Slotted, LogLinear):
     def _operators(self) -> Family: ...
 
     def log_partition(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
-        if torch.is_grad_enabled() and scores.requires_grad:
-            return self._operators.partition(scores, lengths, *self._numbers)[0]
-        return self._operators.log_partition(scores, lengths, *self._numbers)
+        inputs = self._inputs(scores)
+        if torch.is_grad_enabled() and any(isinstance(given, Tensor) and given.requires_grad for given in inputs):
+            return self._operators.partition(*inputs)[0]
+        return self._operators.log_partition(*inputs)
 
     def marginals(self, scores: Tensor) -> Tensor:
-        return self._operators.partition(*self._prepare(scores), *self._numbers)[1]
+        return self._operators.partition(*self._inputs(scores))[1]
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
         sample_shape = check_sample_shape(type(self).__name__, sample_shape)
-        scores, lengths = self._prepare(scores)
+        scores, *facts = self._constants(scores)
         device = torch.device("cpu") if generator is None else generator.device
         batch = self.batch_shape(scores)
         seeds = torch.randint(2**63 - 1, batch, generator=generator, device=device)
-        drawn = self._operators.sample(scores.detach(), lengths, *self._numbers, seeds, sample_shape.numel())
+        drawn = self._operators.sample(scores, *facts, seeds, sample_shape.numel())
         return drawn.movedim(len(batch), 0).reshape(*sample_shape, *scores.shape)
 
 

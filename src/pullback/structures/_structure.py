@@ -100,10 +100,30 @@ class Structure(ABC):
         """
         return gradient
 
+    # ---- scores of a structure's own
+
+    @property
+    def has_own_scores(self) -> bool:
+        """Whether the structure scores vertices by itself, beyond the scores of their parts; it does not, if not said.
+
+        One that does says what `own_score` and `project` are, and has a `sparsemap` of its own.
+        """
+        return False
+
+    def own_score(self, point: Tensor) -> Tensor:
+        """The score that the structure gives to each `point` (..., *batch, *event) by itself: (..., *batch).
+
+        Of a vertex that is what it adds to ⟨s, z⟩, such as the scores of transitions, and −∞ if it forbids the vertex;
+        of a mixture the largest expected one, over all distributions with this mean.  0 if not said.
+        """
+        return point.new_zeros(point.shape[: point.dim() - self.event_dims])
+
     # ---- projections
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         """argmax ⟨s, μ⟩ − ½‖μ‖² over conv 𝒵 (SparseMAP): the point of the polytope nearest to `scores`.
+
+        Where the structure has scores of its own, they count too: argmax ⟨s, μ⟩ + own_score(μ) − ½‖μ‖².
 
         By the active-set method: each round costs one `argmax`.  Differentiable: the Jacobian projects onto the span of
         the face that μ lies on; where a gradient will be needed, two or more further calls of `argmax` look for
@@ -125,7 +145,11 @@ class Structure(ABC):
         """The vertices and probabilities of a SparseMAP solution; the probabilities are differentiable."""
         scores = self.restrict(scores)
         found = self._search(scores.detach())
-        probabilities = affine_probabilities(scores, found, self.event_dims)
+        own = None
+        if self.has_own_scores:
+            at = scores.dim() - self.event_dims
+            own = self.own_score(found.vertices.movedim(at, 0)).movedim(0, at)
+        probabilities = affine_probabilities(scores, found, self.event_dims, own)
         return Mixture(found.vertices, probabilities, found.size)
 
     def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
@@ -242,6 +266,11 @@ class Structure(ABC):
 
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
         """The vertices whose mixture is nearest to scores that are restricted; with `spanning`, all of its face."""
+        if self.has_own_scores:
+            raise NotImplementedError(
+                f"{type(self).__name__}: the inherited search knows the scores of parts alone; a structure that has "
+                "scores of its own needs a `sparsemap` of its own."
+            )
         return active_set.search(self.argmax, scores, self.event_dims, spanning=spanning, start=start)
 
     def _known_vertices(self, start: Tensor, scores: Tensor) -> Tensor:
@@ -264,18 +293,21 @@ def directly(structure: Structure, scores: Tensor) -> Solution:
     return Solution(mixture, gap, torch.zeros_like(mixture.size), torch.ones_like(gap, dtype=torch.bool))
 
 
-def affine_probabilities(scores: Tensor, found: Found, event_dims: int) -> Tensor:
+def affine_probabilities(scores: Tensor, found: Found, event_dims: int, own: Tensor | None = None) -> Tensor:
     """The probabilities of a support as functions of the scores.
 
     Near the solution they minimize ½‖Σ pᵢ zᵢ − s‖² subject to Σ pᵢ = 1 alone, which is a linear system in the Gram
     matrix of the vertices.  Adding 11ᵀ to it changes nothing under that constraint and makes it regular whenever
-    the vertices are affinely independent.
+    the vertices are affinely independent.  `own` are the scores that the vertices have beside those of their parts.
     """
-    if not (torch.is_grad_enabled() and scores.requires_grad):
+    moves = scores.requires_grad or (own is not None and own.requires_grad)
+    if not (torch.is_grad_enabled() and moves):
         return found.probabilities
     used = found.probabilities > 0
     rows = found.vertices.flatten(-event_dims).double() * used[..., None]
     values = (rows @ scores.masked_fill(scores == -torch.inf, 0).flatten(-event_dims).double()[..., None]).squeeze(-1)
+    if own is not None:
+        values = values + own.double().masked_fill(~used, 0)
     ones = used.double()
     gram = rows @ rows.mT + ones[..., None] * ones[..., None, :] + torch.diag_embed(1 - ones)
     factor = torch.linalg.cholesky(gram)

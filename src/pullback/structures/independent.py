@@ -102,6 +102,13 @@ class Independent(Simplex, Transport, KBest, Enumerable):
 
     # ---- sums over the copies
 
+    @property
+    def has_own_scores(self) -> bool:
+        return self.structure.has_own_scores
+
+    def own_score(self, point: Tensor) -> Tensor:
+        return self._sum(self.structure.own_score(point))
+
     def log_partition(self, scores: Tensor) -> Tensor:
         return self._sum(self._log_linear("log_partition").log_partition(self._checked(scores)))
 

@@ -120,6 +120,13 @@ class Product(LogLinear, KBest, Enumerable):
 
     # ---- sums over the blocks
 
+    @property
+    def has_own_scores(self) -> bool:
+        return any(structure.has_own_scores for structure in self.structures)
+
+    def own_score(self, point: Tensor) -> Tensor:
+        return self._sum("own_score", point)
+
     def log_partition(self, scores: Tensor) -> Tensor:
         self._require("log_partition")
         return self._sum("log_partition", scores)

@@ -76,7 +76,17 @@ def _leave_span(parts, slots, active, count, state):
     return largest
 
 
-def backward_over(workspace, load, best, worth):
+@inner
+def _write(parts, slots, active, count, product):
+    """product = Σ trial[t] · vertices[t]."""
+    parts.direction[:] = 0.0
+    _subtract(slots, active, count, parts.direction)
+    flat = product.reshape(-1)
+    for part in range(len(flat)):
+        flat[part] = -parts.direction[part]
+
+
+def backward_over(workspace, load, best, worth, spread):
     """The kernel `mixture_backward`, from what `mixture_over` is given."""
     name, home = best.__name__, best.__module__
     begin, _ = rounds_over(best, worth)
@@ -108,6 +118,29 @@ def backward_over(workspace, load, best, worth):
 
     span = compiled(span, f"span_{name}", home)
 
+    def coefficients(scores, b, n, options, own, parts, given, gradient, active):
+        """(active vertices, count, slots): vertices that span the face, and in `trial` their coefficients.
+
+        The projection of the gradient onto the span is the sum of the vertices times these.  Instead of slots, −1 where
+        a score is NaN or +∞.
+        """
+        shaped, rest = parts.scores.reshape(scores.shape[1:]), parts.rest.reshape(scores.shape[1:])
+        parts.scores[:] = -np.inf  # so that padding takes no part in the choice of a direction
+        slots = load(scores, b, n, options, own, shaped)
+        if slots < 0:
+            return active, 0, slots
+        begin_rest(parts)
+        unit = 1.0
+        for t in range(len(given)):
+            unit = max(magnitude(parts.scores, given[t, :slots], unit), abs(worth(own, n, given[t])))
+        active, count = begin(parts, own, n, slots, given, True, active)
+        tie = _TIE + 10.0 * ROUNDING * slots * unit
+        active, count = span(parts, rest, own, n, slots, options, tie, active, count)
+        _tangent(gradient.reshape(-1), slots, active, count)
+        return active, count, slots
+
+    coefficients = compiled(coefficients, f"coefficients_{name}", home)
+
     def mixture_backward(scores, lengths, options, vertices, size, gradient, product, lo, hi):
         """The Jacobian of `mixture`, which is symmetric, times `gradient`: its projection onto the span of the face.
 
@@ -115,7 +148,6 @@ def backward_over(workspace, load, best, worth):
         one.  Returns the first instance that has no vertices, or whose vertices did not all fit, or −1.
         """
         parts, own = numbers_of(scores), workspace(scores, options)
-        shaped, rest = parts.scores.reshape(scores.shape[1:]), parts.rest.reshape(scores.shape[1:])
         active = actives(np.int64(64), vertices.shape[2])
         for b in range(lo, hi):
             n = lengths[b]
@@ -123,23 +155,32 @@ def backward_over(workspace, load, best, worth):
                 continue
             if size[b] <= 0 or size[b] > vertices.shape[1]:
                 return b
-            parts.scores[:] = -np.inf  # so that padding takes no part in the choice of a direction
-            slots = load(scores, b, n, options, own, shaped)
+            given = vertices[b, : size[b]]
+            active, count, slots = coefficients(scores, b, n, options, own, parts, given, gradient[b], active)
             if slots < 0:
                 return b
-            begin_rest(parts)
-            given, unit = vertices[b, : size[b]], 1.0
-            for t in range(size[b]):
-                unit = max(magnitude(parts.scores, given[t, :slots], unit), abs(worth(own, n, given[t])))
-            active, count = begin(parts, own, n, slots, given, True, active)
-            tie = _TIE + 10.0 * ROUNDING * slots * unit
-            active, count = span(parts, rest, own, n, slots, options, tie, active, count)
-            _tangent(gradient[b].reshape(-1), slots, active, count)
-            parts.direction[:] = 0.0
-            _subtract(slots, active, count, parts.direction)
-            flat = product[b].reshape(-1)
-            for part in range(len(flat)):
-                flat[part] = -parts.direction[part]
+            _write(parts, slots, active, count, product[b])
         return -1
 
-    return compiled(mixture_backward, f"mixture_backward_{name}", home, kernel)
+    def mixture_backward_with_own(scores, lengths, options, vertices, size, gradient, product, own_product, lo, hi):
+        """`mixture_backward`, and the same for what the worth of a vertex is made of: own_product (batch, …)."""
+        parts, own = numbers_of(scores), workspace(scores, options)
+        active = actives(np.int64(64), vertices.shape[2])
+        for b in range(lo, hi):
+            n = lengths[b]
+            own_product[b] = 0.0
+            if n < 0:
+                continue
+            if size[b] <= 0 or size[b] > vertices.shape[1]:
+                return b
+            given = vertices[b, : size[b]]
+            active, count, slots = coefficients(scores, b, n, options, own, parts, given, gradient[b], active)
+            if slots < 0:
+                return b
+            _write(parts, slots, active, count, product[b])
+            for t in range(count):
+                spread(active.trial[t], n, active.vertices[t], own_product[b])
+        return -1
+
+    chosen = mixture_backward if spread is None else mixture_backward_with_own
+    return compiled(chosen, f"mixture_backward_{name}", home, kernel)

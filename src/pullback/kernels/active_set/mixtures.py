@@ -11,7 +11,7 @@ _NEARLY = 1e-9  # a gap that rounding may leave
 _ENDLESS = 10**9
 
 
-def mixture_over(workspace, load, best, worth=nothing):
+def mixture_over(workspace, load, best, worth=nothing, spread=None):
     """The kernels `mixture` and `mixture_backward` of a structure, from its argmax.
 
     workspace(scores, options)                    what it needs for itself, `own` below; once per call
@@ -21,6 +21,8 @@ def mixture_over(workspace, load, best, worth=nothing):
                                                   change no comparison, and the digits of a large score are not lost
     best(rest, n, options, own, vertex)           writes the parts of the best vertex; False if there is none
     worth(own, n, vertex)                         the score of a vertex beside those of its parts
+    spread(weight, n, vertex, product)            adds `weight` times the derivative of the worth by what it is made of;
+                                                  with it `mixture_backward` writes one more product
 
     `options` is a tuple of what the structure asks for besides scores and lengths.  Numbers of parts that do not exist
     may be anything in `rest`.  The kernels bear the name of `best`, which no other `best` of its module may have.
@@ -64,7 +66,7 @@ def mixture_over(workspace, load, best, worth=nothing):
                     vertices[b, t, i] = active.vertices[t, i] if i < slots else -1
         return -1
 
-    backward = backward_over(workspace, load, best, worth)
+    backward = backward_over(workspace, load, best, worth, spread)
     return compiled(mixture, f"mixture_{best.__name__}", best.__module__, kernel), backward
 
 

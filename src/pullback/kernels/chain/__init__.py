@@ -1,16 +1,22 @@
 """Linear chains: sequences of tags, scored by their pairs of neighbors."""
 
-from pullback.kernels.chain.k_best import topk
+from pullback.kernels.chain.k_best import merge, topk
 from pullback.kernels.chain.mixtures import mixture, mixture_backward
 from pullback.kernels.chain.projection import project, project_as_flows, project_backward
-from pullback.kernels.chain.samples import sample
+from pullback.kernels.chain.samples import draw, sample
 from pullback.kernels.chain.sums import hessian_product, log_partition, partition
+from pullback.kernels.chain.sweeps import add_columns, backward, largest
 from pullback.kernels.chain.viterbi import argmax
 
 __all__ = [
+    "add_columns",
     "argmax",
+    "backward",
+    "draw",
     "hessian_product",
+    "largest",
     "log_partition",
+    "merge",
     "mixture",
     "mixture_backward",
     "partition",

@@ -23,7 +23,7 @@ def _is_fit(scores, n):
 
 
 @inner
-def _merge(values, sizes, extra, reached, merged, origin):
+def merge(values, sizes, extra, reached, merged, origin):
     """Merges the sorted lists values[a, : sizes[a]] + extra[a]; returns the length of the list `merged`.
 
     origin[rank] is the list and the place in it, in one number, a · k + place; reached[a] is workspace.
@@ -58,9 +58,9 @@ def _fill(scores, n, values, sizes, origin, extra, reached, merged, last):
         for b in range(t):
             for a in range(t):
                 extra[a] = scores[i, a, b]
-            sizes[new, b] = _merge(values[old], sizes[old], extra, reached, values[new, b], origin[i, b])
+            sizes[new, b] = merge(values[old], sizes[old], extra, reached, values[new, b], origin[i, b])
     extra[:] = 0.0
-    return _merge(values[(n - 1) % 2], sizes[(n - 1) % 2], extra, reached, merged, last)
+    return merge(values[(n - 1) % 2], sizes[(n - 1) % 2], extra, reached, merged, last)
 
 
 @inner

@@ -11,7 +11,7 @@ from pullback.kernels.tools import inner, kernel, uniform
 
 
 @inner
-def _draw(share, total, random):
+def draw(share, total, random):
     """An index drawn in proportion to `share`, which sums to `total`."""
     left = uniform(random) * total
     chosen = 0
@@ -40,9 +40,9 @@ def sample(scores, lengths, seeds, count, drawn, lo, hi):
         if not backward(scores[b], lengths[b], share, total) > -np.inf:
             return b
         random[0] = np.uint64(seeds[b])
-        for draw in range(count):
+        for k in range(count):
             tag = 0
             for i in range(lengths[b]):
-                before, tag = tag, _draw(share[i, tag], total[i, tag], random)
-                drawn[b, draw, i, before, tag] = 1.0
+                before, tag = tag, draw(share[i, tag], total[i, tag], random)
+                drawn[b, k, i, before, tag] = 1.0
     return -1

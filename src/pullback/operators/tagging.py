@@ -1,0 +1,104 @@
+"""The operators of taggings: scores (*batch, n, t), transitions (*batch, t, t) by [tag before, tag], lengths."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from pullback import kernels
+from pullback.operators._family import Family, choices
+from pullback.operators._kernel_operator import kernel_operator, partition_operator
+
+_INPUTS = "scores[n, t], transitions[t, t], lengths[] <= n"
+
+
+def _refusal(example: str, scores: Any, transitions: Any, lengths: Any, *_: Any) -> str:
+    for name, given in (("scores", scores[:lengths]), ("transitions", transitions)):
+        if np.isnan(given).any() or (given == np.inf).any():
+            return f"Tagging: the {name} of {example} contain NaN or +inf; expected numbers or -inf."
+    return f"Tagging: {example} has no sequence of tags that its scores, transitions and mask allow."
+
+
+def _work(scores: Any, *_: Any) -> float:
+    return 0.5 * float(scores.shape[1]) * float(scores.shape[2]) ** 2
+
+
+_OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Tagging", "moves": 2}
+
+
+class _WithOptions:
+    """The kernels of taggings, where those of the active set take transitions as an option, behind the lengths."""
+
+    argmax, topk = kernels.tagging.argmax, kernels.tagging.topk
+
+    @staticmethod
+    def mixture(scores: Any, transitions: Any, numbers: tuple[Any, ...], *rest: Any) -> int:
+        return kernels.tagging.mixture(scores, numbers[0], (transitions,), *rest)
+
+    @staticmethod
+    def mixture_backward(scores: Any, transitions: Any, numbers: tuple[Any, ...], *rest: Any) -> int:
+        return kernels.tagging.mixture_backward(scores, numbers[0], (transitions,), *rest)
+
+
+sequences = Family(
+    **vars(
+        choices(
+            "tagging",
+            _INPUTS,
+            "n, t",
+            _WithOptions,
+            capacity="(n * (t - 1) if t < 9 else 8 * n) + 1",
+            also="transitions",
+            work=_work,
+            **_OPTIONS,
+        )
+    ),
+    log_partition=kernel_operator(
+        f"tagging_log_partition({_INPUTS}) -> value[]",
+        kernels.tagging.log_partition,
+        work=_work,
+        **_OPTIONS,
+    ),
+    partition=partition_operator(
+        f"tagging_partition({_INPUTS}) -> value[], marginals[n, t], steps[t, t]",
+        kernels.tagging.partition,
+        hessian=kernels.tagging.hessian_product,
+        work=lambda *arrays: 2 * _work(*arrays),
+        **_OPTIONS,
+    ),
+    sample=kernel_operator(
+        f"tagging_sample({_INPUTS}, seeds[], int count) -> vertices[count, n, t]",
+        kernels.tagging.sample,
+        work=lambda *arrays: 4 * _work(*arrays) + 2.0 * arrays[-1][:1].size,
+        **_OPTIONS,
+    ),
+)
+
+max_marginals = kernel_operator(
+    f"tagging_max_marginals({_INPUTS}) -> best[n, t]", kernels.tagging.max_marginals, work=_work, **_OPTIONS
+)
+"""The score of the best sequence through each tag."""
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(output[1])
+
+
+def _differentiate(ctx: Any, of_value: Tensor, of_steps: Tensor | None) -> tuple[Any, ...]:
+    (steps,) = ctx.saved_tensors
+    return None, of_value[..., None, None] * steps, None
+
+
+couple: Callable[..., tuple[Tensor, Tensor]] = kernel_operator(
+    "tagging_couple(point[n, t], transitions[t, t], lengths[] <= n) -> value[], steps[t, t]",
+    kernels.tagging.couple,
+    work=_work,
+    save=_save,
+    backward=_differentiate,
+    **_OPTIONS,
+)
+"""The largest expected score of transitions in a mixture with these probabilities of tags, and how often each is taken.
+
+The value has a gradient for the transitions, not for the point.
+"""

@@ -1,0 +1,252 @@
+"""Taggings: sequences of tags with scores for each tag, whose transitions belong to the structure."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pullback.operators import chain, tagging
+from pullback.operators._family import Family
+from pullback.structures._capabilities import relative_to_best
+from pullback.structures._checks import broadcasts
+from pullback.structures._compiled import Compiled
+from pullback.structures._constants import constant
+from pullback.structures._limits import check_count
+from pullback.structures._schemes import Scheme, bio, bioes
+
+
+@constant
+def _ends(n: int, device: torch.device | None) -> tuple[Tensor, ...]:
+    """Which of n positions is the first, and which the last."""
+    positions = torch.arange(n, device=device)
+    return positions == 0, positions == n - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Tagging(Compiled):
+    """Sequences of n tags out of t, as a CRF layer has them: scores of tags, and of transitions between neighbors.
+
+    Scores: (..., n, t); a vertex is one-hot at each position.  The score of a sequence z is
+
+        ⟨scores, z⟩ + start[z₀] + Σᵢ transitions[zᵢ₋₁, zᵢ] + end[zₙ₋₁]
+
+    transitions: (t, t) or (..., t, t); transitions[a, b] is that of tag a at position i − 1 and tag b at i.
+    start, end: (t,) or (..., t), scores of the first and the last tag.
+    lengths: the number of tags of each example, n if not given;  positions beyond it are padding.
+    mask: (..., n, t), true for tags that are allowed; with it `log_partition` sums over the sequences that agree with
+    what is known of the tags.
+
+    −∞ forbids a transition, a first or a last tag; `Tagging.bio` and `Tagging.bioes` make such tables.  Gradients reach
+    transitions, start and end through `log_partition`, `marginals`, `entropy`, `log_prob`, `sparsemap` and `support`.
+
+    There are tⁿ sequences.  Argmax (Viterbi), log-partition and marginals (forward–backward) take O(n t²).  SparseMAP,
+    argmax ⟨s, μ⟩ + own_score(μ) − ½‖μ‖² with the norm of the tags alone, is found by the active-set method.  `project`
+    knows the forbidden transitions and not the scores of the others.
+
+    >>> tags = Tagging(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))        # the next tag is likely the same
+    >>> scores = torch.tensor([[0.0, 1.0], [0.0, 0.5], [0.7, 0.0]])
+    >>> tags.argmax(scores)
+    tensor([[0., 1.],
+            [0., 1.],
+            [0., 1.]])
+    """
+
+    transitions: Tensor
+    start: Tensor | None = None
+    end: Tensor | None = None
+    lengths: Tensor | None = None
+    mask: Tensor | None = None
+    event_dims = 2
+
+    def __post_init__(self) -> None:
+        for name, dims in (("transitions", 2), ("start", 1), ("end", 1)):
+            given = getattr(self, name)
+            if given is None and name != "transitions":
+                continue
+            if not isinstance(given, Tensor) or not given.is_floating_point():
+                found = f"of dtype {given.dtype}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
+                raise TypeError(f"Tagging: {name} is {found}; expected a floating tensor.")
+            if given.dim() < dims or (dims == 2 and given.shape[-1] != given.shape[-2]):
+                expected = "(..., t, t)" if dims == 2 else "(..., t)"
+                raise ValueError(f"Tagging: {name} has shape {tuple(given.shape)}; expected {expected}.")
+
+    # ---- tables of transitions
+
+    @staticmethod
+    def bio(labels: Sequence[str]) -> Scheme:
+        """The tags O, B-X, I-X of spans with these labels: an I-X follows B-X or I-X alone.
+
+        Gives their names, and the transitions, start and end that allow nothing else, 0 or −∞: add scores to them.
+
+        >>> names, transitions, start, end = Tagging.bio(["PER", "LOC"])
+        >>> names
+        ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC')
+        >>> tags = Tagging(transitions, start, end)
+        """
+        return bio(labels)
+
+    @staticmethod
+    def bioes(labels: Sequence[str]) -> Scheme:
+        """The tags O, B-X, I-X, E-X, S-X: a span is S-X, or B-X, any number of I-X, and E-X.  As `bio` has them."""
+        return bioes(labels)
+
+    # ---- operations that only taggings have
+
+    def pair_marginals(self, scores: Tensor) -> Tensor:
+        """The probability of each pair of neighbors, (..., n, t, t) by [i, tag at i − 1, tag at i] as in `Chain`.
+
+        Of position 0 only the row 0 is used.  Differentiable.
+        """
+        scores, transitions, lengths = self._inputs(scores)
+        pairs = scores.unsqueeze(-2) + transitions.unsqueeze(-3)
+        first = torch.arange(scores.shape[-2], device=scores.device)[:, None, None] == 0
+        pairs = torch.where(first, scores.unsqueeze(-2), pairs)
+        return chain.sequences.partition(pairs, lengths)[1]
+
+    def max_marginals(self, scores: Tensor) -> Tensor:
+        """The score of the best sequence through each tag, shaped like `scores`: −∞ where there is none, 0 in padding.
+
+        Never requires grad.
+        """
+        return tagging.max_marginals(*self._constants(scores))
+
+    def entropy(self, scores: Tensor) -> Tensor:
+        scores = self.restrict(scores)
+        exact, transitions, lengths = self._inputs(self._without_offset(scores.double()))
+        value, marginals, steps = tagging.sequences.partition(exact, transitions, lengths)
+        entropy = value - _expected(exact, marginals).sum(-1) - _expected(transitions, steps).sum(-1)
+        return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
+
+    # ---- scores of its own
+
+    @property
+    def has_own_scores(self) -> bool:
+        return True
+
+    def own_score(self, point: Tensor) -> Tensor:
+        """start, transitions and end of each vertex; of a mixture the largest that an expected score can be.
+
+        Differentiable in start, transitions and end, not in `point`.
+        """
+        self._check_facts(point.shape)
+        point = point.detach()
+        transitions, start, end = self._tables(point)
+        lengths = self._lengths_of(point)
+        score = tagging.couple(point, transitions, lengths)[0]
+        if start is not None:
+            score = score + _expected(start, point[..., 0, :])
+        if end is not None:
+            last = self._is_last(point).unsqueeze(-1)
+            score = score + _expected(end, (point * last).sum(-2))
+        return score
+
+    def project(self, point: Tensor) -> Tensor:
+        scored = self.transitions, self.start, self.end
+        transitions, start, end = (None if x is None else torch.where(x == -torch.inf, x.detach(), 0.0) for x in scored)
+        return Tagging(transitions, start, end, self.lengths, self.mask).sparsemap(point)  # type: ignore[arg-type]
+
+    # ---- what a tagging is
+
+    @property
+    def _operators(self) -> Family:
+        return tagging.sequences
+
+    def check_event(self, event: torch.Size) -> None:
+        t = self.transitions.shape[-1]
+        if event[1] != t:
+            raise ValueError(
+                f"Tagging: scores have parts of shape {tuple(event)} and transitions {tuple(self.transitions.shape)}; "
+                f"expected (..., n, {t})."
+            )
+
+    def contains(self, vertices: Tensor) -> Tensor:
+        self.check_event(vertices.shape[-2:])
+        allowed = self.allowed(vertices.shape, vertices.device)
+        inside = vertices.new_ones((), dtype=torch.bool) if allowed is None else allowed
+        used = vertices != 0
+        length = vertices.shape[-2] if self.lengths is None else self.lengths.to(vertices.device).unsqueeze(-1)
+        tagged = torch.arange(vertices.shape[-2], device=vertices.device) < length
+        fits = ((vertices == 1) & inside | ~used).all(-1) & (used.sum(-1) == tagged)
+        whole = fits.all(-1)
+        clean = vertices.masked_fill(~self.widen(whole), 0)
+        return whole & (self.own_score(clean) > -torch.inf)
+
+    def _without_offset(self, scores: Tensor) -> Tensor:
+        return relative_to_best(scores, -1)
+
+    def _slots(self, event: Sequence[int]) -> Tensor:
+        return torch.arange(event[0])[:, None].expand(*event)
+
+    def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
+        (n,) = length
+        check_count("Tagging", event[1] ** n)
+        every = torch.tensor(list(itertools.product(range(event[1]), repeat=n)), dtype=torch.long)
+        return self.one_hot(torch.cat([every, torch.full((len(every), event[0] - n), -1)], -1), event[1])
+
+    # ---- tags
+
+    @staticmethod
+    def tags(vertices: Tensor) -> Tensor:
+        """The tags (..., n) of sequences given as vertices (..., n, t); −1 for padding."""
+        found = vertices != 0
+        return torch.where(found.any(-1), found.to(torch.uint8).argmax(-1), -1)
+
+    @staticmethod
+    def one_hot(tags: Tensor, t: int) -> Tensor:
+        """The vertices (..., n, t) of sequences given as tags (..., n) out of t; −1 is padding."""
+        one = torch.nn.functional.one_hot(tags.clamp_min(0), t) * (tags >= 0).unsqueeze(-1)
+        return one.to(torch.get_default_dtype())
+
+    # ---- plumbing
+
+    def _inputs(self, scores: Tensor) -> tuple[Any, ...]:
+        """Scores with those of the first and the last tag added, transitions (*batch, t, t), lengths."""
+        scores, lengths = self._prepare(scores)
+        transitions, start, end = self._tables(scores)
+        if start is not None or end is not None:
+            scores = scores + self._edges(scores, start, end)
+        return scores, transitions, lengths
+
+    def _tables(self, scores: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Transitions for each example, (*batch, t, t); start and end, which broadcast to (*batch, t)."""
+        batch, t = self.batch_shape(scores), scores.shape[-1]
+        transitions = self._table("transitions", scores, torch.Size((*batch, t, t)))
+        start, end = (
+            None if getattr(self, name) is None else self._table(name, scores, torch.Size((*batch, t)))
+            for name in ("start", "end")
+        )
+        return transitions.expand(*batch, t, t), start, end
+
+    def _table(self, name: str, scores: Tensor, shape: torch.Size) -> Tensor:
+        given: Tensor = getattr(self, name)
+        if given.shape[-1] != shape[-1] or not broadcasts(given.shape, shape):
+            raise ValueError(
+                f"Tagging: {name} has shape {tuple(given.shape)} for scores of shape {tuple(scores.shape)}; "
+                f"expected one that broadcasts to {tuple(shape)}."
+            )
+        return given.to(scores.device, scores.dtype)
+
+    def _edges(self, scores: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor | float:
+        """What the first and the last tag add to the scores: (..., n, t)."""
+        first, _ = _ends(scores.shape[-2], scores.device)
+        edges: Tensor | float = 0.0
+        if start is not None:
+            edges = torch.where(first.unsqueeze(-1), start.unsqueeze(-2), 0.0)
+        if end is not None:
+            edges = edges + torch.where(self._is_last(scores).unsqueeze(-1), end.unsqueeze(-2), 0.0)
+        return edges
+
+    def _is_last(self, scores: Tensor) -> Tensor:
+        """Which position is the last: (n,), or (*batch, n) where lengths differ."""
+        if self.lengths is None:
+            return _ends(scores.shape[-2], scores.device)[1]
+        positions = torch.arange(scores.shape[-2], device=scores.device)
+        return positions == self.lengths.to(scores.device).unsqueeze(-1) - 1
+
+
+def _expected(scores: Tensor, share: Tensor) -> Tensor:
+    """Σ scores · share over the last dimension; where the share is 0, the score may be −∞."""
+    return (scores.masked_fill(share == 0, 0) * share).sum(-1)
