@@ -43,13 +43,16 @@ from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, Simplex, require
 from pullback.structures._results import Enumeration, Mixture, Solution, TopK
 from pullback.structures._structure import Structure
+from pullback.structures.alignment import Alignment
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.independent import Independent
 from pullback.structures.oracle import Oracle
+from pullback.structures.path import Path
 from pullback.structures.product import Product, product
+from pullback.structures.segmentation import Segmentation
 from pullback.structures.subset import Subset
 from pullback.warming import warm
 
@@ -57,6 +60,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CATALOG",
+    "Alignment",
     "Baseline",
     "Binary",
     "Categorical",
@@ -88,6 +92,7 @@ __all__ = [
     "Mixture",
     "NoBaseline",
     "Oracle",
+    "Path",
     "Product",
     "Projected",
     "Pullback",
@@ -95,6 +100,7 @@ __all__ = [
     "Relaxation",
     "RunningAverage",
     "ScoreFunction",
+    "Segmentation",
     "SelfCritical",
     "Simplex",
     "Solution",

@@ -19,11 +19,14 @@ import torch
 from torch import Tensor
 
 from pullback import kernels
+from pullback.structures.alignment import Alignment
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.oracle import Oracle
+from pullback.structures.path import Path
+from pullback.structures.segmentation import Segmentation
 from pullback.structures.subset import Subset
 
 CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
@@ -46,6 +49,10 @@ _SUMS = ("value", "log_partition", "marginals", "entropy", "sample")
 
 def _first_two(scores: Tensor) -> Tensor:
     return torch.zeros_like(scores).scatter(-1, scores.topk(2).indices, 1)
+
+
+def _diamond() -> Path:
+    return Path(torch.tensor([[0, 1], [0, 2], [1, 3], [2, 3], [0, 3]]), 0, 3)
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,11 @@ WORKLOADS = (
     Workload("DependencyTree", lambda: DependencyTree(projective=True), (9, 9), (*_BEST, "topk"), "projective"),
     Workload("Chain", Chain, (6, 3, 3), _MIXTURES),
     Workload("Chain", Chain, (6, 3, 3), (*_BEST, "topk", *_SUMS)),
+    Workload("Path", _diamond, (5,), _MIXTURES),
+    Workload("Path", _diamond, (5,), (*_BEST, "topk", *_SUMS)),
+    Workload("Alignment", lambda: Alignment("dtw"), (4, 4), _MIXTURES),
+    Workload("Alignment", Alignment, (4, 4, 3), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
+    Workload("Segmentation", Segmentation, (4, 2, 2), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
     Workload("Categorical", Categorical, (8,), ("entmax", *_BEST, "topk", *_MIXTURES, *_SUMS)),
     Workload("Categorical", Categorical, (4096,), ("entmax", *_MIXTURES), "long rows"),
     Workload("Subset", lambda: Subset(2), (8,), _SUMS),

@@ -20,7 +20,7 @@ import pytest
 from pullback.kernels import _numba
 from pullback.kernels.tools import caching, compilation, inner, kernel, summing
 
-FOLDERS = ("simplex", "subset", "trees", "projective_trees", "tree_cuts", "active_set", "flows", "chain")
+FOLDERS = ("simplex", "subset", "trees", "projective_trees", "tree_cuts", "active_set", "flows", "chain", "paths")
 
 
 def square(x):
