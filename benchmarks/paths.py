@@ -37,7 +37,7 @@ def bounded(structure: pb.Structure, shape: tuple[int, ...], size: str) -> Itera
 
 
 def _semi_markov(scores: Tensor) -> Tensor | None:
-    """The potentials of torch-struct, which has transitions: (batch, n, w + 1, label, label before), none of width 0."""
+    """The potentials of torch-struct, with transitions: (batch, n, w + 1, label, label before), none of width 0."""
     if not optional("torch_struct"):
         return None
     t = scores.shape[-1]
@@ -48,7 +48,7 @@ def _semi_markov(scores: Tensor) -> Tensor | None:
 @case("segmentation.sums")
 def segmentation_sums() -> Iterator[Figure]:
     """Log-partition forward and backward against torch-struct, whose sum counts each label before the first."""
-    for shape in ((16, 25, 4, 5), (16, 100, 8, 10)):
+    for shape in ((16, 25, 4, 5), (16, 50, 6, 5)):
         scores, structure = random_scores(*shape).requires_grad_(), pb.Segmentation()
         potentials, theirs = _semi_markov(scores.detach()), None
         if potentials is not None:

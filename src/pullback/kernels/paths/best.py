@@ -8,7 +8,7 @@ Back-pointers are not kept: of the nodes on the best path, the edges are searche
 import numpy as np
 
 from pullback.kernels.paths.graph import last_node, lattice_of, load
-from pullback.kernels.tools import inner, kernel
+from pullback.kernels.tools import fmax, inner, kernel
 
 
 @inner
@@ -20,7 +20,7 @@ def sweep(weight, lattice, chart):
     for u in range(sink - 1, -1, -1):
         best = -np.inf
         for e in range(first[u], first[u + 1]):
-            best = max(best, weight[e] + chart[head[e]])
+            best = fmax(weight[e] + chart[head[e]], best)
         chart[u] = best
 
 

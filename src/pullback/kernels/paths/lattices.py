@@ -25,7 +25,7 @@ GLOBAL, LOCAL, MONOTONIC = 0, 1, 2
 def alignments(n, m, kind, cells):
     """Cell (i, j) is node i · m + j + 1, which a path enters by a move; node 0 stands before the first cell.
 
-    The parts are the cells, or (i, j, move).  A path begins with a match in the first cell, a local one in any cell.  It
+    The parts are the cells, or (i, j, move).  A path begins with a match in the first cell, a local one in any.  It
     ends in the last cell, a local one in any: from there an edge without a part leads to one more node.
     """
     i, j = np.indices((n, m)).reshape(2, -1)
@@ -36,9 +36,8 @@ def alignments(n, m, kind, cells):
     edges.append((node - 1, node, RIGHT, j > 0))
     tail = np.concatenate([tails[exists] for tails, _, _, exists in edges])
     head = np.concatenate([heads[exists] for _, heads, _, exists in edges])
-    part = np.concatenate(
-        [heads[exists] - 1 if cells else 3 * heads[exists] - 3 + move for _, heads, move, exists in edges]
-    )
+    part = np.concatenate([heads[exists] * 3 - 3 + move for _, heads, move, exists in edges])
+    part = part // 3 if cells else part
     if kind == LOCAL:
         tail, head = np.append(tail, node), np.append(head, np.full(n * m, n * m + 1))
         part = np.append(part, np.full(n * m, -1))
