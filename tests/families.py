@@ -242,6 +242,42 @@ TAGGINGS = [
     Case("Tagging, BIO", pb.Tagging(*pb.Tagging.bio(["X"])[1:]), (2,), (3, 3)),
     Case("Tagging, BIOES", pb.Tagging(*pb.Tagging.bioes(["X"])[1:], lengths=torch.tensor([3, 1])), (2,), (3, 5)),
 ]
+DIAMOND = torch.tensor([[7, 3], [2, 7], [3, 9], [2, 3], [7, 9], [5, 7], [9, 4], [2, 9], [2, 9]])  # 2 to 9; 5, 4: no use
+LATTICES = torch.tensor(
+    [
+        [[0, 1], [0, 2], [1, 2], [2, 3], [1, 3]],
+        [[4, 3], [3, 2], [2, 1], [4, 1], [-1, -1]],
+        [[0, 1], [0, 1], [-1, -1], [-1, -1], [-1, -1]],
+    ]
+)
+ENDS = torch.tensor([0, 4, 1]), torch.tensor([3, 1, 1])  # the last is the empty path
+PATHS = [
+    Case("Path", pb.Path(DIAMOND, 2, 9), (3,), (9,)),
+    Case("Path, one edge", pb.Path(DIAMOND[:1], 7, 3), (2,), (1,)),
+    Case("Path, no batch", pb.Path(DIAMOND, 2, 9), (), (9,)),
+    Case("Path, mask", pb.Path(DIAMOND, 2, 9, mask=torch.arange(9) != 3), (2,), (9,)),
+    Case("Path, several graphs", pb.Path(LATTICES, *ENDS), (3,), (5,)),
+]
+SEGMENTS = torch.rand(3, 2, 2, generator=torch.Generator().manual_seed(1)) < 0.7
+SEGMENTATIONS = [
+    Case("Segmentation", pb.Segmentation(), (3,), (3, 2, 2)),
+    Case("Segmentation, wider than long", pb.Segmentation(), (2,), (2, 3, 1)),
+    Case("Segmentation, no batch", pb.Segmentation(), (), (4, 2, 1)),
+    Case("Segmentation, lengths", pb.Segmentation(WORDS), (3,), (3, 3, 1)),
+    Case("Segmentation, mask", pb.Segmentation(mask=SEGMENTS), (2,), (3, 2, 2)),
+]
+TABLES = torch.tensor([[3, 2], [0, 0], [2, 2]])
+ALIGNMENTS = [
+    Case("Alignment, global", pb.Alignment(), (3,), (3, 2, 3)),
+    Case("Alignment, global, lengths", pb.Alignment(lengths=TABLES), (3,), (3, 2, 3)),
+    Case("Alignment, local", pb.Alignment("local"), (2,), (2, 2, 3)),
+    Case("Alignment, local, lengths", pb.Alignment("local", TABLES - 1 + (TABLES == 0)), (3,), (2, 2, 3)),
+    Case("Alignment, dtw", pb.Alignment("dtw"), (2,), (3, 3)),
+    Case("Alignment, dtw, lengths", pb.Alignment("dtw", TABLES), (3,), (3, 2)),
+    Case("Alignment, dtw, mask", pb.Alignment("dtw", mask=torch.arange(9).reshape(3, 3) != 3), (2,), (3, 3)),
+    Case("Alignment, monotonic", pb.Alignment("monotonic"), (3,), (2, 4)),
+    Case("Alignment, monotonic, lengths", pb.Alignment("monotonic", TABLES.flip(-1)), (3,), (2, 3)),
+]
 JOINT = [
     Case("Independent, Categorical", pb.Independent(pb.Categorical()), (3,), (2, 3)),
     Case("Independent, two dimensions", pb.Independent(pb.Binary(), 2), (2,), (2, 1, 2)),
@@ -275,11 +311,15 @@ JOINT = [
         (11,),
     ),
 ]
-WHOLE = FLAT + TREES + CHAINS + TAGGINGS + MATCHINGS + SPANNING + CONSTITUENCY + RANKINGS + LABELLED + JOINT
+WHOLE = (
+    FLAT + TREES + LABELLED + CONSTITUENCY + SPANNING + CHAINS + TAGGINGS + PATHS + SEGMENTATIONS + ALIGNMENTS
+    + MATCHINGS + RANKINGS + JOINT
+)  # fmt: skip
 ALONE = [
     Case("argmax alone: Subset", ArgmaxOnly(pb.Subset(2)), (3,), (5,)),
     Case("argmax alone: tree, lengths", ArgmaxOnly(pb.DependencyTree(WORDS)), (3,), (4, 4)),
     Case("argmax alone: constituency tree", ArgmaxOnly(pb.ConstituencyTree()), (3,), (4, 4)),
+    Case("argmax alone: Path, several graphs", ArgmaxOnly(pb.Path(LATTICES, *ENDS)), (3,), (5,)),
     Case("argmax alone: Chain, mask", ArgmaxOnly(pb.Chain(mask=PAIRS)), (2,), (3, 3, 3)),
 ]
 
@@ -295,7 +335,7 @@ def is_alike_for_all(case: Case) -> bool:
     inner = case.structure
     while hasattr(inner, "whole") or isinstance(inner, pb.Independent):
         inner = getattr(inner, "whole", None) or inner.structure
-    facts = [getattr(inner, name, None) for name in ("lengths", "mask", "k", "low", "values", "structures")]
+    facts = [getattr(inner, name, None) for name in ("lengths", "mask", "k", "low", "values", "structures", "source")]
     return len(case.batch) == 1 and not any(isinstance(fact, (torch.Tensor, tuple)) for fact in facts)
 
 

@@ -52,6 +52,7 @@ from pullback.structures._capabilities import (
 )
 from pullback.structures._results import Enumeration, Mixture, Solution, TopK, TransportPlan
 from pullback.structures._structure import Structure
+from pullback.structures.alignment import Alignment
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
@@ -60,8 +61,10 @@ from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.independent import Independent
 from pullback.structures.matching import Matching
 from pullback.structures.oracle import Oracle
+from pullback.structures.path import Path
 from pullback.structures.product import Product, product
 from pullback.structures.ranking import Ranking
+from pullback.structures.segmentation import Segmentation
 from pullback.structures.spanning_tree import SpanningTree
 from pullback.structures.subset import Subset
 from pullback.structures.tagging import Tagging
@@ -71,6 +74,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CATALOG",
+    "Alignment",
     "Baseline",
     "Binary",
     "Categorical",
@@ -104,6 +108,7 @@ __all__ = [
     "Mixture",
     "NoBaseline",
     "Oracle",
+    "Path",
     "Product",
     "Projected",
     "Pullback",
@@ -112,6 +117,7 @@ __all__ = [
     "Relaxation",
     "RunningAverage",
     "ScoreFunction",
+    "Segmentation",
     "SelfCritical",
     "Simplex",
     "Sinkhorn",

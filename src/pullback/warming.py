@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pullback import kernels
+from pullback.structures.alignment import Alignment
 from pullback.structures.binary import Binary
 from pullback.structures.categorical import Categorical
 from pullback.structures.chain import Chain
@@ -26,7 +27,9 @@ from pullback.structures.constituency_tree import ConstituencyTree
 from pullback.structures.dependency_tree import DependencyTree
 from pullback.structures.matching import Matching
 from pullback.structures.oracle import Oracle
+from pullback.structures.path import Path
 from pullback.structures.ranking import Ranking
+from pullback.structures.segmentation import Segmentation
 from pullback.structures.spanning_tree import SpanningTree
 from pullback.structures.subset import Subset
 from pullback.structures.tagging import Tagging
@@ -57,6 +60,10 @@ def _first_two(scores: Tensor) -> Tensor:
 
 def _labelled(projective: bool = False) -> DependencyTree:
     return DependencyTree(projective=projective, labelled=True)
+
+
+def _diamond() -> Path:
+    return Path(torch.tensor([[0, 1], [0, 2], [1, 3], [2, 3], [0, 3]]), 0, 3)
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,11 @@ WORKLOADS = (
     Workload("Matching", Matching, (6, 5), (*_BEST, "topk", *_MIXTURES, "sinkhorn")),
     Workload("Tagging", lambda: Tagging(torch.eye(3)), (6, 3), _SUMS),
     Workload("Tagging", lambda: Tagging(torch.eye(3)), (6, 3), (*_BEST, "topk", *_MIXTURES)),
+    Workload("Path", _diamond, (5,), _MIXTURES),
+    Workload("Path", _diamond, (5,), (*_BEST, "topk", *_SUMS)),
+    Workload("Alignment", lambda: Alignment("dtw"), (4, 4), _MIXTURES),
+    Workload("Alignment", Alignment, (4, 4, 3), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
+    Workload("Segmentation", Segmentation, (4, 2, 2), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
     Workload("Categorical", Categorical, (8,), ("entmax", *_BEST, "topk", *_MIXTURES, *_SUMS)),
     Workload("Categorical", Categorical, (4096,), ("entmax", *_MIXTURES), "long rows"),
     Workload("Subset", lambda: Subset(2), (8,), _SUMS),

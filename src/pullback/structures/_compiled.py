@@ -42,7 +42,7 @@ class Slotted(KBest, Enumerable):
 
     @abstractmethod
     def _slots(self, event: Sequence[int]) -> Tensor:
-        """The slot that each part belongs to, 0, 1, …: (*event)."""
+        """The slot that each part belongs to, 0, 1, …: (*event), or (*batch, 1, *event) where examples differ."""
 
     @abstractmethod
     def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
@@ -75,7 +75,7 @@ class Slotted(KBest, Enumerable):
             return super()._search(scores, spanning=spanning, start=start)
         scores, *facts = self._constants(scores)
         event = self._split(scores.shape)[1]
-        slots = self._slots(event).flatten().to(scores.device)
+        slots = self._slots(event).flatten(-len(event)).to(scores.device)
         given = _no_vertices(scores, len(event), slots) if start is None else _as_parts(start, slots, event)
         capacity = 8 * given.shape[-1]
         while True:

@@ -1,0 +1,26 @@
+"""Paths through a DAG: any graph, and the lattices of segmentations and alignments."""
+
+from pullback.kernels.paths.best import argmax
+from pullback.kernels.paths.k_best import topk
+from pullback.kernels.paths.lattices import alignments, segmentations
+from pullback.kernels.paths.mixtures import mixture, mixture_backward
+from pullback.kernels.paths.numbering import number
+from pullback.kernels.paths.projection import project, project_backward
+from pullback.kernels.paths.samples import sample
+from pullback.kernels.paths.sums import hessian_product, log_partition, partition
+
+__all__ = [
+    "alignments",
+    "argmax",
+    "hessian_product",
+    "log_partition",
+    "mixture",
+    "mixture_backward",
+    "number",
+    "partition",
+    "project",
+    "project_backward",
+    "sample",
+    "segmentations",
+    "topk",
+]

@@ -1,0 +1,55 @@
+"""The graphs of segmentations and alignments, in the form that `graph` describes."""
+
+from functools import lru_cache
+
+import numpy as np
+
+
+@lru_cache(64)
+def segmentations(n, w, t):
+    """Node i stands before position i; the part (i, k, label) leads from i to i + k + 1.
+
+    A segmentation of the first `length` positions is a path to the node of that number.
+    """
+    tail, width, label = np.indices((n, w, t)).reshape(3, -1)
+    part = (tail * w + width) * t + label
+    inside = tail + width < n
+    return _graph(tail[inside], (tail + width + 1)[inside], part[inside])
+
+
+MATCH, DOWN, RIGHT = 0, 1, 2
+GLOBAL, LOCAL, MONOTONIC = 0, 1, 2
+
+
+@lru_cache(64)
+def alignments(n, m, kind, cells):
+    """Cell (i, j) is node i · m + j + 1, which a path enters by a move; node 0 stands before the first cell.
+
+    The parts are the cells, or (i, j, move).  A path begins with a match in the first cell, a local one in any.  It
+    ends in the last cell, a local one in any: from there an edge without a part leads to one more node.
+    """
+    i, j = np.indices((n, m)).reshape(2, -1)
+    node = i * m + j + 1
+    edges = [(0 * node, node, MATCH, (kind == LOCAL) | (node == 1))]  # tail, head, move, which of them exist
+    edges.append((node - m - 1, node, MATCH, (i > 0) & (j > 0)))
+    edges.append((node - m, node, DOWN, (i > 0) & (kind != MONOTONIC)))
+    edges.append((node - 1, node, RIGHT, j > 0))
+    tail = np.concatenate([tails[exists] for tails, _, _, exists in edges])
+    head = np.concatenate([heads[exists] for _, heads, _, exists in edges])
+    part = np.concatenate([heads[exists] * 3 - 3 + move for _, heads, move, exists in edges])
+    part = part // 3 if cells else part
+    if kind == LOCAL:
+        tail, head = np.append(tail, node), np.append(head, np.full(n * m, n * m + 1))
+        part = np.append(part, np.full(n * m, -1))
+    return _graph(tail, head, part)
+
+
+def _graph(tail, head, part):
+    """The graph with these edges: (1, 3, edges + 2)."""
+    order = np.lexsort((head, tail))
+    edges, last = len(order), int(head.max())
+    graph = np.full((1, 3, edges + 2), -1)
+    graph[0, 0] = np.searchsorted(tail[order], np.arange(edges + 2))
+    graph[0, 1, :edges], graph[0, 2, :edges] = head[order], part[order]
+    graph[0, 1, -1] = last
+    return graph

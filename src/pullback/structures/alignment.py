@@ -1,0 +1,112 @@
+"""Monotone alignments of two sequences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pullback.operators import paths
+from pullback.operators._family import Family
+from pullback.structures._compiled import Compiled
+from pullback.structures._paths import list_paths
+
+_KINDS = {"global": paths.GLOBAL, "local": paths.LOCAL, "dtw": paths.GLOBAL, "monotonic": paths.MONOTONIC}
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment(Compiled):
+    """Monotone alignments of two sequences, n rows and m columns: paths through the cells of an n × m table.
+
+    A path enters the next cell by one of three moves:
+
+            ·     ·                     0  match    from (i − 1, j − 1): i and j go together
+              0 ↘ ↓ 1                   1  down     from (i − 1, j): row i has no partner of its own
+            · ——→ (i, j)                2  right    from (i, j − 1): column j has none
+               2
+
+    kind:
+      "global"     from cell (0, 0), entered by a match, to (n − 1, m − 1).  Scores (..., n, m, 3), [i, j, move]: a part
+                   is a move into a cell.  Where gaps may come first (Needleman and Wunsch), put a start symbol in front
+                   of both sequences: then there are as many alignments as Delannoy numbers say.
+      "local"      from a match in any cell to any cell, at least one match (Smith and Waterman).  Scores as above.
+      "dtw"        the moves of "global", but each cell on the path counts once, however it is entered: dynamic time
+                   warping.  Scores (..., n, m), [i, j].  The log-partition of −costs / γ, times −γ, is soft-DTW.
+      "monotonic"  every column belongs to one row, rows in order, none left out; the monotonic alignment search of
+                   speech synthesis, with texts as rows and frames as columns.  Scores (..., n, m), [i, j].  There are
+                   as many as ways to choose n − 1 of m − 1.
+
+    lengths: (..., 2), the rows and columns of each example, n and m if not given;  cells beyond them are padding.
+    mask: shaped like the scores, true for parts that are allowed.
+
+    Argmax, log-partition, marginals and a sample take O(n m).  SparseMAP of global alignments is a projection onto
+    flows, by Newton's method on its dual; others take the active-set method.
+    """
+
+    kind: Literal["global", "local", "dtw", "monotonic"] = "global"
+    lengths: Tensor | None = None
+    mask: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise ValueError(f"Alignment: the kind is {self.kind!r}; expected one of {', '.join(map(repr, _KINDS))}.")
+
+    @property
+    def event_dims(self) -> int:  # type: ignore[override]
+        return 3 if self.kind in ("global", "local") else 2
+
+    def sparsemap(self, scores: Tensor) -> Tensor:
+        if self.kind == "global":
+            return paths.global_sparsemap(*self._prepare(scores))
+        return super().sparsemap(scores)
+
+    @property
+    def _operators(self) -> Family:
+        return paths.alignments if self.event_dims == 3 else paths.cell_alignments
+
+    @property
+    def _numbers(self) -> tuple[Any, ...]:
+        return (_KINDS[self.kind],)
+
+    def longest(self, event: Sequence[int]) -> tuple[int, ...]:
+        return event[0], event[1]
+
+    def check_event(self, event: torch.Size) -> None:
+        if self.event_dims == 3 and event[2] != 3:
+            raise ValueError(f"Alignment: scores have parts of shape {tuple(event)}; expected (..., n, m, 3).")
+
+    def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor | None:
+        inside = super().allowed(shape, device)
+        if self.kind == "dtw":
+            return inside
+        event = self._split(shape)[1]
+        i, j = torch.arange(event[0], device=device)[:, None], torch.arange(event[1], device=device)
+        if self.kind == "monotonic":
+            lengths = torch.tensor(event, device=device) if self.lengths is None else self.lengths.to(device)
+            rows, columns = lengths[..., 0, None, None], lengths[..., 1, None, None]
+            exists = (i <= j) & (rows - 1 - i <= columns - 1 - j)
+        else:
+            match = (i > 0) & (j > 0) | (i == 0) & (j == 0) | (self.kind == "local")
+            exists = torch.stack([match, (i > 0) & (j >= 0), (i >= 0) & (j > 0)], -1)
+        return exists if inside is None else exists & inside
+
+    def _prepare(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Scores with −∞ beyond the lengths: there are cells there that a path could enter."""
+        if self.lengths is None and self.kind != "monotonic":
+            return super()._prepare(scores)
+        scores = self.restrict(scores)
+        return scores, self._lengths_of(scores)
+
+    def _slots(self, event: Sequence[int]) -> Tensor:
+        cells = torch.arange(event[0] * event[1]).reshape(event[0], event[1])
+        return cells if self.event_dims == 2 else cells.unsqueeze(-1).expand(*event)
+
+    def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
+        graph, end = paths.alignment_graph(event, length, _KINDS[self.kind])
+        listed = list_paths("Alignment", graph, end, torch.Size(event).numel()) if end >= 0 else graph.new_zeros(0)
+        return listed.reshape(-1, *event).to(torch.get_default_dtype())
+
+    def vertices(self, event: Sequence[int]) -> Tensor:
+        listed = super().vertices(event)
+        return listed.unique(dim=0) if self.kind == "local" else listed  # one of few cells is also one of more
