@@ -59,7 +59,7 @@ def test_structures_are_named_in_upper_or_lower_case(name):
 def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(ValueError, match=r"'dependncy'; did you mean DependencyTree\?"):
         pb.warm("dependncy")
-    with pytest.raises(ValueError, match="'qqq'; expected one of Binary, Categorical"):
+    with pytest.raises(ValueError, match="'qqq'; expected one of Alignment, Binary, Categorical"):
         pb.warm("qqq")
 
 

@@ -111,7 +111,7 @@ WORKLOADS = (
     Workload("Tagging", lambda: Tagging(torch.eye(3)), (6, 3), (*_BEST, "topk", *_MIXTURES)),
     Workload("Path", _diamond, (5,), _MIXTURES),
     Workload("Path", _diamond, (5,), (*_BEST, "topk", *_SUMS)),
-    Workload("Alignment", lambda: Alignment("dtw"), (4, 4), _MIXTURES),
+    Workload("Alignment", lambda: Alignment("dtw"), (4, 4), _MIXTURES, "cells"),
     Workload("Alignment", Alignment, (4, 4, 3), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
     Workload("Segmentation", Segmentation, (4, 2, 2), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
     Workload("Categorical", Categorical, (8,), ("entmax", *_BEST, "topk", *_MIXTURES, *_SUMS)),
