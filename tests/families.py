@@ -362,6 +362,9 @@ INHERITING = [case for case in WHOLE if not case.structure.has_own_scores]
 BARE = [bare(case) for case in one_of_each_kind(INHERITING)]
 STRUCTURES = WHOLE + BARE + ALONE
 LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]
+# The rooms above see a structure through its interface: one of each kind is enough for them.
+UPSTAIRS = one_of_each_kind(WHOLE) + BARE[::5] + ALONE
+LOG_LINEAR_UPSTAIRS = [case for case in UPSTAIRS if case.structure.offers(pb.LogLinear)]
 MAY_FORBID = [case for case in STRUCTURES if case.structure.is_zero_one]  # every item has a rank
 K_BEST = [case for case in STRUCTURES if case.structure.offers(pb.KBest)]
 

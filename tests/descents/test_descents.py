@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
-from families import DESCENTS, LOG_LINEAR, STRUCTURES
+from families import DESCENTS, LOG_LINEAR_UPSTAIRS, STRUCTURES
 from pullback import Iterate
 
 
@@ -39,7 +39,7 @@ CHOICE = CASES["Categorical"]
 every_descent = pytest.mark.parametrize(
     "descent", DESCENTS, ids=["unconstrained", "projected", "exponentiated", "mirror over the squared norm"]
 )
-every_case = pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
+every_case = pytest.mark.parametrize("case", LOG_LINEAR_UPSTAIRS, ids=repr)
 
 
 def downstream_of(case, kind=None):

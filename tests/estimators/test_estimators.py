@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import pullback as pb
-from families import LOG_LINEAR, REGULARIZERS, STRUCTURES
+from families import LOG_LINEAR_UPSTAIRS, REGULARIZERS, STRUCTURES, UPSTAIRS
 
 F64 = torch.float64
 CATEGORICAL = pb.Categorical()
@@ -79,14 +79,14 @@ def case_for(name):
     return CHOICE if name == "entmax" else SUBSET
 
 
-every_case = pytest.mark.parametrize("case", STRUCTURES, ids=repr)
-every_log_linear = pytest.mark.parametrize("case", LOG_LINEAR, ids=repr)
+every_case = pytest.mark.parametrize("case", UPSTAIRS, ids=repr)
+every_log_linear = pytest.mark.parametrize("case", LOG_LINEAR_UPSTAIRS, ids=repr)
 every_pair = pytest.mark.parametrize(
     ("name", "case"),
     [
         pytest.param(name, case, id=f"{name}, {case}")
         for name, entry in pb.CATALOG.items()
-        for case in STRUCTURES
+        for case in UPSTAIRS
         if entry.serves(case.structure)
     ],
 )
