@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import pullback
 
 SOURCE = Path(pullback.__file__).parent
-CAPABILITIES = (pullback.LogLinear, pullback.Simplex, pullback.KBest, pullback.Enumerable)
+CAPABILITIES = (pullback.LogLinear, pullback.Simplex, pullback.KBest, pullback.Enumerable, pullback.Transport)
 FOR_AUTHORS = {  # see extending.md
     "event_dims",
     "lengths",
@@ -26,8 +28,17 @@ FOR_AUTHORS = {  # see extending.md
     "count_once",
     "gradient_of_parts",
     "offer",
+    "is_zero_one",
+    "has_own_scores",
+    "own_score",
+    "why_not",
 }
-MADE_WITH = {"Subset": (1,), "Oracle": (lambda scores: scores,)}  # where a structure needs an argument
+MADE_WITH = {  # where a structure needs an argument
+    "Subset": (1,),
+    "Tagging": (torch.zeros(1, 1),),
+    "Path": (torch.tensor([[0, 1]]), 0, 1),
+    "Oracle": (lambda scores: scores,),
+}
 
 shown: set[str] = {"CATALOG"}  # a dictionary, shown as a table
 

@@ -6,13 +6,16 @@ import torch
 from torch import Tensor
 
 
-def check_lengths(name: str, lengths: Tensor, shape: torch.Size) -> None:
-    """Lengths are integers and broadcast to `shape`; their range is checked where they are used."""
+def check_lengths(name: str, lengths: Tensor, shape: torch.Size, axes: int = 1) -> None:
+    """Lengths are integers and broadcast to `shape`, which ends with the number of axes if there are several.
+
+    Their range is checked where they are used.
+    """
     if not isinstance(lengths, Tensor):
         raise TypeError(f"{name}: lengths are a {type(lengths).__name__}; expected a tensor of integers.")
     if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
         raise TypeError(f"{name}: lengths have dtype {lengths.dtype}; expected an integer dtype.")
-    if not broadcasts(lengths.shape, shape):
+    if not broadcasts(lengths.shape, shape) or (axes > 1 and lengths.shape[-1:] != (axes,)):
         raise ValueError(f"{name}: lengths have shape {tuple(lengths.shape)}; expected {tuple(shape)}.")
 
 

@@ -106,7 +106,7 @@ class Structure(ABC):
     def has_own_scores(self) -> bool:
         """Whether the structure scores vertices by itself, beyond the scores of their parts; it does not, if not said.
 
-        One that does says what `own_score` and `project` are, and has a `sparsemap` of its own.
+        One that does says what `own_score`, `project` and `sparsemap` are, and `entropy` if it is `LogLinear`.
         """
         return False
 
@@ -139,6 +139,8 @@ class Structure(ABC):
 
         It is `sparsemap` as long as a structure has no scores of its own, such as those of transitions.
         """
+        if self.has_own_scores:
+            raise NotImplementedError(f"{type(self).__name__} has scores of its own, and needs a `project` of its own.")
         return self.sparsemap(point)
 
     def support(self, scores: Tensor) -> Mixture:
@@ -226,15 +228,16 @@ class Structure(ABC):
     def _lengths_of(self, scores: Tensor) -> Tensor | None:
         if self.lengths is None:
             return None
-        shape = self._shape_of_lengths(scores.shape)
-        check_lengths(type(self).__name__, self.lengths, shape)
+        shape, axes = self._shape_of_lengths(scores.shape)
+        check_lengths(type(self).__name__, self.lengths, shape, axes)
         lengths = self.lengths.to(scores.device, torch.int64)
         return lengths if lengths.shape == shape else lengths.expand(shape)
 
-    def _shape_of_lengths(self, shape: torch.Size) -> torch.Size:
+    def _shape_of_lengths(self, shape: torch.Size) -> tuple[torch.Size, int]:
+        """The shape of lengths for scores of this shape, and how many numbers a length is."""
         batch, event = self._split(shape)
         axes = len(self.longest(event))
-        return batch if axes == 1 else torch.Size((*batch, axes))
+        return batch if axes == 1 else torch.Size((*batch, axes)), axes
 
     def _checked(self, scores: Tensor) -> Tensor:
         check_scores(type(self).__name__, scores, self.event_dims)
@@ -248,8 +251,8 @@ class Structure(ABC):
         if self.mask is not None:
             check_mask(type(self).__name__, self.mask, shape)
         if self.lengths is not None:
-            name, expected = type(self).__name__, self._shape_of_lengths(shape)
-            check_lengths(name, self.lengths, expected)
+            name, (expected, axes) = type(self).__name__, self._shape_of_lengths(shape)
+            check_lengths(name, self.lengths, expected, axes)
             check_range(self.lengths.expand(expected), list(self.longest(self._split(shape)[1])), name, self.room)
 
     def _with_mask(self, inside: Tensor | None, device: torch.device | None) -> Tensor | None:

@@ -19,7 +19,8 @@ class Product(LogLinear, KBest, Enumerable):
     """Structures of different kinds, chosen independently, with one loss per example for all of them.
 
     Scores: (..., parts), those of all blocks one after the other; `pack` makes them, `unpack` gives views back.  It has
-    what all blocks have (`offers` tells); log-partition, entropy and log-probability are sums over the blocks.
+    what all blocks have (`offers` tells), but no `entmax` and no `transport`; log-partition, entropy and
+    log-probability are sums over the blocks.
 
     structures: the blocks.  shapes: the shape of the parts of each.
 
@@ -55,6 +56,10 @@ class Product(LogLinear, KBest, Enumerable):
 
     def offers(self, capability: type[Structure]) -> bool:
         return isinstance(self, capability) and all(structure.offers(capability) for structure in self.structures)
+
+    def why_not(self, capability: type[Structure]) -> str:
+        reasons = (one.why_not(capability) for one in self.structures if not one.offers(capability))
+        return next(reasons, super().why_not(capability))
 
     # ---- blocks
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from pullback.operators import ranking
 from pullback.operators._check import check
-from pullback.structures._capabilities import Enumerable
+from pullback.structures._capabilities import Enumerable, LogLinear
 from pullback.structures._checks import broadcasts
 from pullback.structures._limits import check_count
+from pullback.structures._structure import Structure
 
 _REGULARIZERS = ("squared_norm", "entropy")
 
@@ -67,23 +68,21 @@ class Ranking(Enumerable):
 
         They are the ranks where scores are far apart for the temperature τ, and their mean where scores are equal.
         regularizer: "squared_norm" for Ω(μ) = ½‖μ‖², which makes it `sparsemap(scores / temperature)`, or "entropy" for
-        Σ μ log μ − μ, which needs values above 0.
+        Σ μ log μ − μ, which needs values above 0.  temperature: a number above 0, or a tensor with one per example.
         """
         if regularizer not in _REGULARIZERS:
             raise ValueError(f"Ranking: regularizer is {regularizer!r}; expected one of {_REGULARIZERS}.")
-        _check_temperature(temperature)
-        return self._project(scores / temperature, entropic=regularizer == "entropy")
+        return self._project(scores / self._temperature(temperature), entropic=regularizer == "entropy")
 
     def soft_sort(self, scores: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
         """The scores of each example in ascending order, softened: the point nearest to (1, 2, …, n) / τ.
 
         Nearest among mixtures of permutations of the scores.  They are in order where τ is small, and their mean where
-        it is large.  Padding is zero.
+        it is large.  Padding is zero.  temperature: a number above 0, or a tensor with one per example.
         """
-        _check_temperature(temperature)
         scores, lengths = self._prepare(scores)
         positions = torch.arange(1, scores.shape[-1] + 1, dtype=torch.float64, device=scores.device)
-        positions = (positions / temperature).expand(scores.shape)
+        positions = (positions / self._temperature(temperature)).expand(scores.shape)
         return ranking.project(positions, scores.double(), lengths, False)[0].to(scores.dtype)
 
     # ---- what a ranking is
@@ -108,6 +107,23 @@ class Ranking(Enumerable):
         return ((vertices == 0) | inside).all(-1) & (found == expected).all(-1)
 
     # ---- plumbing
+
+    def _temperature(self, temperature: float | Tensor) -> float | Tensor:
+        """A temperature, ready to divide the scores of each example."""
+        if isinstance(temperature, Tensor):
+            check(temperature > 0, "Ranking: temperature{example} is not above 0; expected numbers above 0.")
+            return self.widen(temperature) if temperature.dim() else temperature
+        if not isinstance(temperature, (int, float)) or not temperature > 0:
+            raise ValueError(f"Ranking: temperature is {temperature!r}; expected a number above 0.")
+        return temperature
+
+    def why_not(self, capability: type[Structure]) -> str:
+        if capability is LogLinear:
+            return (
+                "a sum over all orders is out of reach; `sparsemap` is differentiable, and "
+                '`soft_rank(scores, regularizer="entropy")` is smooth.'
+            )
+        return super().why_not(capability)
 
     def _project(self, scores: Tensor, entropic: bool = False) -> Tensor:
         scores, lengths = self._prepare(scores)
@@ -136,8 +152,3 @@ class Ranking(Enumerable):
             raise ValueError(f"Ranking: values have shape {tuple(self.values.shape)}; expected (..., {n}).")
         values = self.values.to(device)
         return values if values.is_floating_point() else values.to(torch.get_default_dtype())
-
-
-def _check_temperature(temperature: float | Tensor) -> None:
-    if not isinstance(temperature, Tensor) and not temperature > 0:
-        raise ValueError(f"Ranking: temperature is {temperature}; expected a number above 0.")

@@ -51,6 +51,14 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     def offers(self, capability: type[Structure]) -> bool:
         return isinstance(self, capability) and (self.components == 1 or not issubclass(capability, LogLinear))
 
+    def why_not(self, capability: type[Structure]) -> str:
+        if capability is LogLinear:
+            return (
+                f"there is no fast way to sum over all forests of {self.components} trees; forests have an argmax, "
+                "topk and sparsemap, and sums are for trees, components=1."
+            )
+        return super().why_not(capability)
+
     # ---- inference
 
     def argmax(self, scores: Tensor) -> Tensor:
@@ -101,10 +109,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
     def _prepare_sum(self, what: str, scores: Tensor) -> tuple[Tensor, Tensor | None]:
         if self.components > 1:
-            raise MissingCapability(
-                f"SpanningTree.{what} needs a sum over all forests of {self.components} trees, and there is no fast "
-                "way to compute it; forests have an argmax, topk and sparsemap, and sums are for trees, components=1."
-            )
+            raise MissingCapability(f"SpanningTree.{what}: {self.why_not(LogLinear)}")
         return self._prepare(scores)
 
     def forbid(self, scores: Tensor) -> Tensor:
@@ -132,7 +137,8 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         if self.lengths is None:
             return self._list(event[0], event[0])
         self._check_facts(torch.Size((*self.lengths.shape, *event)))
-        return torch.cat([self._list(n, event[0]) for n in sorted(set(self.lengths.flatten().tolist()))])
+        every = torch.cat([self._list(n, event[0]) for n in sorted(set(self.lengths.flatten().tolist()))])
+        return every.unique(dim=0)  # no nodes and one node have the same empty tree
 
     def _list(self, n: int, size: int) -> Tensor:
         """Every choice of as many edges between n nodes as a forest has; those with a cycle do not belong."""
