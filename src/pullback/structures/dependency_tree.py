@@ -17,10 +17,11 @@ from pullback.structures._limits import check_count
 
 
 @constant
-def _nodes_and_arcs(size: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
-    """0, 1, …, and the arcs between so many nodes that any tree may have: into words, from other nodes."""
+def _needed_words(size: int, device: torch.device | None) -> tuple[Tensor]:
+    """How many words a sentence needs to have an arc, [head, modifier]; more than it can have where there is none."""
     nodes = torch.arange(size, device=device)
-    return nodes, (nodes > 0) & (nodes.unsqueeze(-1) != nodes)
+    is_arc = (nodes > 0) & (nodes.unsqueeze(-1) != nodes)
+    return (torch.maximum(nodes, nodes.unsqueeze(-1)).masked_fill(~is_arc, size),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +94,9 @@ class DependencyTree(Compiled):
             )
 
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
-        nodes, arcs = _nodes_and_arcs(shape[-2], device)
-        if self.lengths is not None:
-            inside = nodes <= self.lengths.to(device).unsqueeze(-1)
-            arcs = arcs & inside.unsqueeze(-1) & inside.unsqueeze(-2)
+        (needed,) = _needed_words(shape[-2], device)
+        words = shape[-2] - 1 if self.lengths is None else self.lengths.to(device)[..., None, None]
+        arcs = needed <= words
         arcs = arcs.unsqueeze(-1) if self.labelled else arcs
         return arcs if self.mask is None else arcs & self.mask.to(device)
 
