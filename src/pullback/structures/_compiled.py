@@ -38,7 +38,8 @@ class Slotted(KBest, Enumerable):
 
     def _constants(self, scores: Tensor) -> list[Any]:
         """`_inputs` for operators that have no derivative."""
-        return [given.detach() if isinstance(given, Tensor) else given for given in self._inputs(scores)]
+        given = self._inputs(scores)
+        return [a.detach() if isinstance(a, Tensor) and a.requires_grad else a for a in given]
 
     @abstractmethod
     def _slots(self, event: Sequence[int]) -> Tensor:
