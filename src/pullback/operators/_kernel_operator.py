@@ -53,8 +53,7 @@ def kernel_operator(
     """
     signature = parse(signature) if isinstance(signature, str) else signature
     compute = _computation(signature, kernel, work, refusal, structure or signature.name, out_of_range)
-    allocate = signature.allocate
-    first = len(signature.outputs) == 1
+    single = len(signature.outputs) == 1
 
     def one_example() -> tuple[Any, ...]:
         inputs = signature.example(moves, **(example or {}))
@@ -64,7 +63,7 @@ def kernel_operator(
     return register(
         signature.schema,
         compute,
-        (lambda *arguments: allocate(*arguments)[0]) if first else allocate,
+        lambda *arguments: signature.allocate(*arguments)[0] if single else signature.allocate(*arguments),
         save=save,
         backward=backward,
     )
@@ -73,14 +72,14 @@ def kernel_operator(
 def _computation(
     signature: Signature, kernel: Kernel, work: Work, refusal: Refusal, structure: str, out_of_range: str
 ) -> Callable[..., Any]:
-    """What runs at every call; all that can be known from the signature is looked up here, once."""
-    inputs, allocate, bounds = signature.inputs, signature.allocate, signature.bounds
+    """What runs at every call; what follows from the signature is worked out at the first one."""
+    inputs = signature.inputs
     lead = inputs[0].rank
     ranks = [argument.rank for argument in (*inputs, *signature.outputs)]
     single = len(signature.outputs) == 1
 
     def compute(*arguments: Any) -> Any:
-        outputs = allocate(*arguments)
+        outputs = signature.allocate(*arguments)
         arrays = [given.numpy() if isinstance(given, Tensor) else given for given in arguments + outputs]
         batch_shape = arrays[0].shape[: arrays[0].ndim - lead]
         if len(batch_shape) == 1:
@@ -90,7 +89,7 @@ def _computation(
             for i, (array, rank) in enumerate(zip(arrays, ranks)):
                 if isinstance(array, np.ndarray):
                     arrays[i] = array.reshape(batch, *array.shape[array.ndim - rank :])
-        for i, bound in bounds:
+        for i, bound in signature.bounds:
             if arrays[i] is None:
                 arrays[i] = _throughout(bound(*arguments), batch)
             else:
