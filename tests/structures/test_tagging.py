@@ -304,5 +304,7 @@ def test_a_search_that_knows_parts_alone_is_refused():
         def argmax(self, scores):
             return pb.Tagging(STEPS).argmax(scores)
 
-    with pytest.raises(NotImplementedError, match=r"Copied: the inherited search knows the scores of parts alone"):
+    with pytest.raises(TypeError, match=r"Copied: the inherited search knows the scores of parts alone"):
         Copied().sparsemap(random_scores(3, 3))
+    with pytest.raises(TypeError, match=r"Copied has scores of its own, and needs a `project` of its own"):
+        Copied().project(random_scores(3, 3))

@@ -46,9 +46,7 @@ class LogLinear(Structure):
     def entropy(self, scores: Tensor) -> Tensor:
         """−Σ p(z) log p(z) = log_partition(s) − ⟨s, marginals(s)⟩; one number per example."""
         if self.has_own_scores:
-            raise NotImplementedError(
-                f"{type(self).__name__} has scores of its own, and needs an `entropy` of its own."
-            )
+            raise TypeError(f"{type(self).__name__} has scores of its own, and needs an `entropy` of its own.")
         scores = self.restrict(scores)
         exact = self._without_offset(scores.double())
         entropy = self.log_partition(exact) - self.inner(exact, self.marginals(exact))

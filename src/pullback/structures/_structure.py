@@ -102,13 +102,11 @@ class Structure(ABC):
 
     # ---- scores of a structure's own
 
-    @property
-    def has_own_scores(self) -> bool:
-        """Whether the structure scores vertices by itself, beyond the scores of their parts; it does not, if not said.
+    has_own_scores: bool = False
+    """Whether the structure scores vertices by itself, beyond the scores of their parts.
 
-        One that does says what `own_score`, `project` and `sparsemap` are, and `entropy` if it is `LogLinear`.
-        """
-        return False
+    One that does says what `own_score`, `project` and `sparsemap` are, and `entropy` if it is `LogLinear`.
+    """
 
     def own_score(self, point: Tensor) -> Tensor:
         """The score that the structure gives to each `point` (..., *batch, *event) by itself: (..., *batch).
@@ -140,7 +138,7 @@ class Structure(ABC):
         It is `sparsemap` as long as a structure has no scores of its own, such as those of transitions.
         """
         if self.has_own_scores:
-            raise NotImplementedError(f"{type(self).__name__} has scores of its own, and needs a `project` of its own.")
+            raise TypeError(f"{type(self).__name__} has scores of its own, and needs a `project` of its own.")
         return self.sparsemap(point)
 
     def support(self, scores: Tensor) -> Mixture:
@@ -270,7 +268,7 @@ class Structure(ABC):
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
         """The vertices whose mixture is nearest to scores that are restricted; with `spanning`, all of its face."""
         if self.has_own_scores:
-            raise NotImplementedError(
+            raise TypeError(
                 f"{type(self).__name__}: the inherited search knows the scores of parts alone; a structure that has "
                 "scores of its own needs a `sparsemap` of its own."
             )

@@ -103,7 +103,7 @@ class Independent(Simplex, Transport, KBest, Enumerable):
     # ---- sums over the copies
 
     @property
-    def has_own_scores(self) -> bool:
+    def has_own_scores(self) -> bool:  # type: ignore[override]
         return self.structure.has_own_scores
 
     def own_score(self, point: Tensor) -> Tensor:

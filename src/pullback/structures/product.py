@@ -126,7 +126,7 @@ class Product(LogLinear, KBest, Enumerable):
     # ---- sums over the blocks
 
     @property
-    def has_own_scores(self) -> bool:
+    def has_own_scores(self) -> bool:  # type: ignore[override]
         return any(structure.has_own_scores for structure in self.structures)
 
     def own_score(self, point: Tensor) -> Tensor:

@@ -122,9 +122,7 @@ class Tagging(Compiled):
 
     # ---- scores of its own
 
-    @property
-    def has_own_scores(self) -> bool:
-        return True
+    has_own_scores = True
 
     def own_score(self, point: Tensor) -> Tensor:
         """start, transitions and end of each vertex; of a mixture the largest that an expected score can be.
