@@ -1,5 +1,6 @@
 """What a user meets first: the import, the public names, the version and the README's example."""
 
+import ast
 import doctest
 import importlib
 import inspect
@@ -40,9 +41,37 @@ def test_importing_the_library_leaves_compilers_and_the_experiments_unloaded(tmp
     assert finished.stdout.split() == []
 
 
+def test_using_a_structure_loads_no_other(tmp_path):
+    finished = run(
+        "import sys, torch, pullback as pb; pb.ste().loss(pb.Categorical(), torch.zeros(2, 3), lambda z: z.sum(-1)); "
+        "print(*(name for name in sys.modules if name.startswith('pullback.structures.')))",
+        tmp_path,
+    )
+    assert finished.returncode == 0, finished.stderr
+    loaded = [name for name in finished.stdout.split() if "._" not in name]
+    assert loaded == ["pullback.structures.categorical"]
+
+
 def test_the_front_door_lists_its_names_once():
     assert PUBLIC
     assert len(set(pullback.__all__)) == len(pullback.__all__)
+
+
+def test_type_checkers_are_shown_the_names_that_there_are():
+    shown = {}
+    stub = ast.parse((SOURCE / "__init__.pyi").read_text("utf-8"))
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom):
+            shown |= {alias.name: node.module for alias in node.names}
+        elif isinstance(node, ast.Assign):
+            assert sorted(ast.literal_eval(node.value)) == sorted(pullback.__all__)
+    assert shown == {name: f"pullback.{module}" for name, module in pullback._HOMES.items()}
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'spigott'"):
+        _ = pullback.spigott
+    assert "spigot" in dir(pullback)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

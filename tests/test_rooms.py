@@ -41,6 +41,7 @@ def name_of(path: Path) -> str:
 
 
 MODULES = {name_of(path): path for path in sorted(SOURCE.rglob("*.py"))}
+MODULES[""] = SOURCE / "__init__.pyi"  # the front door imports a name when it is used, and lists all of them here
 
 
 def imports_of(source: str, module: str, is_package: bool) -> set[str]:
@@ -62,7 +63,7 @@ def imports_within(name: str) -> set[str]:
     """Modules of the package that the module `name` imports; the front door is the empty name."""
     path = MODULES[name]
     inside = set()
-    for full in imports_of(path.read_text(encoding="utf-8"), name, path.name == "__init__.py"):
+    for full in imports_of(path.read_text(encoding="utf-8"), name, path.stem == "__init__"):
         if full.split(".")[0] == "pullback":
             inner = full.split(".")[1:]
             while ".".join(inner) not in MODULES:  # the last part was a name in the module, not a module

@@ -1,155 +1,69 @@
-"""Train through a discrete structure: forward, an argmax; backward, the label that the downstream loss asks for."""
+"""Train through a discrete structure: forward, an argmax; backward, the label that the downstream loss asks for.
 
-from pullback.descents._descent import Descent, Downstream, Iterate, Pullback
-from pullback.descents.exhaustive import Exhaustive
-from pullback.descents.mirror import Mirror
-from pullback.descents.projected import Projected
-from pullback.descents.unconstrained import Unconstrained
-from pullback.estimators._estimator import Counted, Estimator
-from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
-from pullback.estimators.expectation import (
-    MinimumRisk,
-    SparseMarginalization,
-    minimum_risk,
-    sparse_marginalization,
-)
-from pullback.estimators.latent_structure_model import LatentStructureModel
-from pullback.estimators.relaxation import (
-    Relaxation,
-    entmax,
-    sparsemap,
-    ste_marginals,
-    ste_sparsemap,
-    structured_attention,
-)
-from pullback.estimators.score_function import (
-    Baseline,
-    LeaveOneOut,
-    NoBaseline,
-    RunningAverage,
-    ScoreFunction,
-    SelfCritical,
-    reinforce,
-)
-from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
-from pullback.estimators.surrogate import Surrogate
-from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
-from pullback.regularizers._regularizer import MirrorMap, Regularizer
-from pullback.regularizers.entropy import Entropy
-from pullback.regularizers.fenchel_young import FenchelYoungLoss
-from pullback.regularizers.sinkhorn import Sinkhorn
-from pullback.regularizers.squared_norm import SquaredNorm
-from pullback.regularizers.tsallis import Tsallis
-from pullback.regularizers.unregularized import Unregularized
-from pullback.structures._capabilities import (
-    Enumerable,
-    KBest,
-    LogLinear,
-    MissingCapability,
-    Simplex,
-    Transport,
-    require,
-)
-from pullback.structures._results import Enumeration, Mixture, Solution, TopK, TransportPlan
-from pullback.structures._structure import Structure
-from pullback.structures.alignment import Alignment
-from pullback.structures.binary import Binary
-from pullback.structures.categorical import Categorical
-from pullback.structures.chain import Chain
-from pullback.structures.constituency_tree import ConstituencyTree
-from pullback.structures.dependency_tree import DependencyTree
-from pullback.structures.independent import Independent
-from pullback.structures.matching import Matching
-from pullback.structures.oracle import Oracle
-from pullback.structures.path import Path
-from pullback.structures.product import Product, product
-from pullback.structures.ranking import Ranking
-from pullback.structures.segmentation import Segmentation
-from pullback.structures.spanning_tree import SpanningTree
-from pullback.structures.subset import Subset
-from pullback.structures.tagging import Tagging
-from pullback.warming import warm
+A name is imported when it is first used, so that a program loads only the structures that it works with.  What there is
+for type checkers and editors, `__init__.pyi` says in import statements.
+"""
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "CATALOG",
-    "Alignment",
-    "Baseline",
-    "Binary",
-    "Categorical",
-    "Chain",
-    "ConstituencyTree",
-    "ConvergenceError",
-    "ConvergenceWarning",
-    "Cost",
-    "Counted",
-    "DependencyTree",
-    "Descent",
-    "Downstream",
-    "Entropy",
-    "Entry",
-    "Enumerable",
-    "Enumeration",
-    "Estimator",
-    "Exhaustive",
-    "FenchelYoungLoss",
-    "Independent",
-    "Iterate",
-    "KBest",
-    "LatentStructureModel",
-    "LeaveOneOut",
-    "LogLinear",
-    "Matching",
-    "MinimumRisk",
-    "Mirror",
-    "MirrorMap",
-    "MissingCapability",
-    "Mixture",
-    "NoBaseline",
-    "Oracle",
-    "Path",
-    "Product",
-    "Projected",
-    "Pullback",
-    "Ranking",
-    "Regularizer",
-    "Relaxation",
-    "RunningAverage",
-    "ScoreFunction",
-    "Segmentation",
-    "SelfCritical",
-    "Simplex",
-    "Sinkhorn",
-    "Solution",
-    "SpanningTree",
-    "SparseMarginalization",
-    "SquaredNorm",
-    "Structure",
-    "Subset",
-    "Surrogate",
-    "Tagging",
-    "TopK",
-    "Transport",
-    "TransportPlan",
-    "Tsallis",
-    "Unconstrained",
-    "Unregularized",
-    "best_vertex",
-    "entmax",
-    "get_estimator",
-    "minimum_risk",
-    "product",
-    "reinforce",
-    "require",
-    "sparse_marginalization",
-    "sparsemap",
-    "spigot",
-    "spigot_ce",
-    "spigot_eg",
-    "ste",
-    "ste_marginals",
-    "ste_sparsemap",
-    "structured_attention",
-    "warm",
-]
+_MODULES = {
+    "descents._descent": "Descent Downstream Iterate Pullback",
+    "descents.exhaustive": "Exhaustive",
+    "descents.mirror": "Mirror",
+    "descents.projected": "Projected",
+    "descents.unconstrained": "Unconstrained",
+    "estimators._estimator": "Counted Estimator",
+    "estimators.catalog": "CATALOG Cost Entry get_estimator",
+    "estimators.expectation": "MinimumRisk SparseMarginalization minimum_risk sparse_marginalization",
+    "estimators.latent_structure_model": "LatentStructureModel",
+    "estimators.relaxation": "Relaxation entmax sparsemap ste_marginals ste_sparsemap structured_attention",
+    "estimators.score_function": "Baseline LeaveOneOut NoBaseline RunningAverage ScoreFunction SelfCritical reinforce",
+    "estimators.spigot": "best_vertex spigot spigot_ce spigot_eg ste",
+    "estimators.surrogate": "Surrogate",
+    "operators._convergence": "ConvergenceError ConvergenceWarning",
+    "regularizers._regularizer": "MirrorMap Regularizer",
+    "regularizers.entropy": "Entropy",
+    "regularizers.fenchel_young": "FenchelYoungLoss",
+    "regularizers.sinkhorn": "Sinkhorn",
+    "regularizers.squared_norm": "SquaredNorm",
+    "regularizers.tsallis": "Tsallis",
+    "regularizers.unregularized": "Unregularized",
+    "structures._capabilities": "Enumerable KBest LogLinear MissingCapability Simplex Transport require",
+    "structures._results": "Enumeration Mixture Solution TopK TransportPlan",
+    "structures._structure": "Structure",
+    "structures.alignment": "Alignment",
+    "structures.binary": "Binary",
+    "structures.categorical": "Categorical",
+    "structures.chain": "Chain",
+    "structures.constituency_tree": "ConstituencyTree",
+    "structures.dependency_tree": "DependencyTree",
+    "structures.independent": "Independent",
+    "structures.matching": "Matching",
+    "structures.oracle": "Oracle",
+    "structures.path": "Path",
+    "structures.product": "Product product",
+    "structures.ranking": "Ranking",
+    "structures.segmentation": "Segmentation",
+    "structures.spanning_tree": "SpanningTree",
+    "structures.subset": "Subset",
+    "structures.tagging": "Tagging",
+    "warming": "warm",
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

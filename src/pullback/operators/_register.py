@@ -35,10 +35,10 @@ def register(
     on_host = _on_host(compute)
     library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     library.impl(name, on_host, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"pullback::{name}", fake, lib=library)
     operation: Callable[..., Any] = getattr(torch.ops.pullback, name).default
 
     def complete() -> None:
+        torch.library.register_fake(f"pullback::{name}", fake, lib=library)
         torch.library.register_vmap(f"pullback::{name}", _vmap_rule(operation), lib=library)
         if backward is not None:
             torch.library.register_autograd(f"pullback::{name}", backward, setup_context=save, lib=library)
@@ -72,7 +72,7 @@ _incomplete: list[Callable[[], None]] = []
 
 
 def complete_registration() -> None:
-    """Tells PyTorch the derivatives and the vmap rules of all operators.
+    """Tells PyTorch the fakes, derivatives and vmap rules of all operators.
 
     That takes a millisecond for each, and is not needed where the dispatcher is not.
     """

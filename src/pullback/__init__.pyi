@@ -1,0 +1,153 @@
+from pullback.descents._descent import Descent, Downstream, Iterate, Pullback
+from pullback.descents.exhaustive import Exhaustive
+from pullback.descents.mirror import Mirror
+from pullback.descents.projected import Projected
+from pullback.descents.unconstrained import Unconstrained
+from pullback.estimators._estimator import Counted, Estimator
+from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
+from pullback.estimators.expectation import (
+    MinimumRisk,
+    SparseMarginalization,
+    minimum_risk,
+    sparse_marginalization,
+)
+from pullback.estimators.latent_structure_model import LatentStructureModel
+from pullback.estimators.relaxation import (
+    Relaxation,
+    entmax,
+    sparsemap,
+    ste_marginals,
+    ste_sparsemap,
+    structured_attention,
+)
+from pullback.estimators.score_function import (
+    Baseline,
+    LeaveOneOut,
+    NoBaseline,
+    RunningAverage,
+    ScoreFunction,
+    SelfCritical,
+    reinforce,
+)
+from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.estimators.surrogate import Surrogate
+from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
+from pullback.regularizers._regularizer import MirrorMap, Regularizer
+from pullback.regularizers.entropy import Entropy
+from pullback.regularizers.fenchel_young import FenchelYoungLoss
+from pullback.regularizers.sinkhorn import Sinkhorn
+from pullback.regularizers.squared_norm import SquaredNorm
+from pullback.regularizers.tsallis import Tsallis
+from pullback.regularizers.unregularized import Unregularized
+from pullback.structures._capabilities import (
+    Enumerable,
+    KBest,
+    LogLinear,
+    MissingCapability,
+    Simplex,
+    Transport,
+    require,
+)
+from pullback.structures._results import Enumeration, Mixture, Solution, TopK, TransportPlan
+from pullback.structures._structure import Structure
+from pullback.structures.alignment import Alignment
+from pullback.structures.binary import Binary
+from pullback.structures.categorical import Categorical
+from pullback.structures.chain import Chain
+from pullback.structures.constituency_tree import ConstituencyTree
+from pullback.structures.dependency_tree import DependencyTree
+from pullback.structures.independent import Independent
+from pullback.structures.matching import Matching
+from pullback.structures.oracle import Oracle
+from pullback.structures.path import Path
+from pullback.structures.product import Product, product
+from pullback.structures.ranking import Ranking
+from pullback.structures.segmentation import Segmentation
+from pullback.structures.spanning_tree import SpanningTree
+from pullback.structures.subset import Subset
+from pullback.structures.tagging import Tagging
+from pullback.warming import warm
+
+__version__: str
+
+__all__ = [
+    "CATALOG",
+    "Alignment",
+    "Baseline",
+    "Binary",
+    "Categorical",
+    "Chain",
+    "ConstituencyTree",
+    "ConvergenceError",
+    "ConvergenceWarning",
+    "Cost",
+    "Counted",
+    "DependencyTree",
+    "Descent",
+    "Downstream",
+    "Entropy",
+    "Entry",
+    "Enumerable",
+    "Enumeration",
+    "Estimator",
+    "Exhaustive",
+    "FenchelYoungLoss",
+    "Independent",
+    "Iterate",
+    "KBest",
+    "LatentStructureModel",
+    "LeaveOneOut",
+    "LogLinear",
+    "Matching",
+    "MinimumRisk",
+    "Mirror",
+    "MirrorMap",
+    "MissingCapability",
+    "Mixture",
+    "NoBaseline",
+    "Oracle",
+    "Path",
+    "Product",
+    "Projected",
+    "Pullback",
+    "Ranking",
+    "Regularizer",
+    "Relaxation",
+    "RunningAverage",
+    "ScoreFunction",
+    "Segmentation",
+    "SelfCritical",
+    "Simplex",
+    "Sinkhorn",
+    "Solution",
+    "SpanningTree",
+    "SparseMarginalization",
+    "SquaredNorm",
+    "Structure",
+    "Subset",
+    "Surrogate",
+    "Tagging",
+    "TopK",
+    "Transport",
+    "TransportPlan",
+    "Tsallis",
+    "Unconstrained",
+    "Unregularized",
+    "best_vertex",
+    "entmax",
+    "get_estimator",
+    "minimum_risk",
+    "product",
+    "reinforce",
+    "require",
+    "sparse_marginalization",
+    "sparsemap",
+    "spigot",
+    "spigot_ce",
+    "spigot_eg",
+    "ste",
+    "ste_marginals",
+    "ste_sparsemap",
+    "structured_attention",
+    "warm",
+]
