@@ -1,16 +1,12 @@
-from pullback.descents._descent import Descent, Downstream, Iterate, Pullback
+from pullback.descents._descent import Descent, Downstream, Iterate, Pullback, Pulled, StepSize
 from pullback.descents.exhaustive import Exhaustive
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
+from pullback.descents.step_sizes import Polyak, Relative
 from pullback.descents.unconstrained import Unconstrained
 from pullback.estimators._estimator import Counted, Estimator
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
-from pullback.estimators.expectation import (
-    MinimumRisk,
-    SparseMarginalization,
-    minimum_risk,
-    sparse_marginalization,
-)
+from pullback.estimators.expectation import MinimumRisk, SparseMarginalization, minimum_risk, sparse_marginalization
 from pullback.estimators.latent_structure_model import LatentStructureModel
 from pullback.estimators.relaxation import (
     Relaxation,
@@ -20,6 +16,7 @@ from pullback.estimators.relaxation import (
     ste_sparsemap,
     structured_attention,
 )
+from pullback.estimators.sample import Sample
 from pullback.estimators.score_function import (
     Baseline,
     LeaveOneOut,
@@ -32,7 +29,7 @@ from pullback.estimators.score_function import (
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
 from pullback.estimators.surrogate import Surrogate
 from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
-from pullback.regularizers._regularizer import MirrorMap, Regularizer
+from pullback.regularizers._regularizer import MirrorMap, Prediction, Regularizer
 from pullback.regularizers.entropy import Entropy
 from pullback.regularizers.fenchel_young import FenchelYoungLoss
 from pullback.regularizers.sinkhorn import Sinkhorn
@@ -107,13 +104,18 @@ __all__ = [
     "NoBaseline",
     "Oracle",
     "Path",
+    "Polyak",
+    "Prediction",
     "Product",
     "Projected",
     "Pullback",
+    "Pulled",
     "Ranking",
     "Regularizer",
+    "Relative",
     "Relaxation",
     "RunningAverage",
+    "Sample",
     "ScoreFunction",
     "Segmentation",
     "SelfCritical",
@@ -123,6 +125,7 @@ __all__ = [
     "SpanningTree",
     "SparseMarginalization",
     "SquaredNorm",
+    "StepSize",
     "Structure",
     "Subset",
     "Surrogate",

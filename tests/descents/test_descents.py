@@ -161,10 +161,19 @@ def test_exponentiated_gradient_cannot_start_at_a_vertex():
 
 
 def test_only_a_mirror_map_can_carry_a_mirror_descent():
-    assert not isinstance(pb.Unregularized(), pb.MirrorMap)
-    for given in (pb.Unregularized(), "entropy", None):
-        with pytest.raises(TypeError, match=r"Mirror: regularizer is .*; expected a strictly convex one, a MirrorMap"):
+    for given in (pb.Sample(), "entropy", None):
+        with pytest.raises(TypeError, match=r"Mirror: regularizer is .*; expected a MirrorMap such as Entropy\(\)"):
             pb.Mirror(0.3, regularizer=given)
+
+
+def test_a_mirror_step_without_a_regularizer_is_a_step_in_the_scores():
+    structure, scores, downstream = pb.Subset(2), torch.randn(3, 5, dtype=torch.float64), Quadratic((3, 5))
+    start = Iterate(structure.argmax(scores), pb.Unregularized(), scores)
+    mirror = pb.Mirror(2.0, regularizer=pb.Unregularized())
+    gradient = downstream.loss_and_gradient_at(start.point)[1]
+    assert_close(mirror.target(structure, start, downstream), structure.argmax(scores - 2 * gradient))
+    with pytest.raises(TypeError, match="where the scores are known"):
+        mirror.target(structure, Iterate(start.point), downstream)
 
 
 @every_case

@@ -13,7 +13,7 @@ METHODS = [pb.ste, pb.spigot, pb.spigot_ce, pb.spigot_eg]
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
 @pytest.mark.parametrize("given", ["0.5", True, None, 1j, b"1", {"size": 1}, object], ids=repr)
 def test_a_step_size_that_is_no_number_is_named_with_what_was_expected(method, given):
-    with pytest.raises(TypeError, match=r"step_size is .*; expected a finite number ≥ 0 or a tensor") as caught:
+    with pytest.raises(TypeError, match=r"step_size is .*; expected a finite number ≥ 0, a tensor of them") as caught:
         method(step_size=given)
     assert repr(given) in str(caught.value)
 

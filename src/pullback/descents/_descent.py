@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from pullback.regularizers._options import check_count, check_number
+from pullback.regularizers._options import Number, check_count, check_number, now
 from pullback.regularizers._regularizer import Regularizer
 from pullback.structures._structure import Structure
 
@@ -38,6 +39,36 @@ class Iterate(NamedTuple):
     scores: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class Pulled:
+    """A label, and how it was reached.
+
+    start, end: where the descent began, and the label; None where `change` tells it.
+    change: end − start, where the descent knows it without the rounding of either.
+    divisor: the sum of the steps of each example, if the surrogate gradient is to be divided by it.
+    """
+
+    start: Tensor
+    end: Tensor | None = None
+    change: Tensor | None = None
+    divisor: Tensor | None = None
+
+    @cached_property
+    def target(self) -> Tensor:
+        """The label."""
+        if self.end is not None:
+            return self.end
+        return self.start if self.change is None else self.start + self.change
+
+    def gradient(self, prediction: Tensor) -> Tensor:
+        """prediction − target, divided by `divisor`."""
+        if self.change is not None and prediction is self.start:
+            difference = -self.change
+        else:
+            difference = prediction - self.target
+        return difference if self.divisor is None else difference / self.divisor
+
+
 class Pullback(ABC):
     """A rule that turns a start point and the downstream loss into a label."""
 
@@ -55,12 +86,45 @@ class Pullback(ABC):
     def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
         """The label, shaped like the start."""
 
+    def pull(self, structure: Structure, start: Iterate, downstream: Downstream) -> Pulled:
+        """The label with what is known about the way to it; what an estimator asks for."""
+        return Pulled(start.point, self.target(structure, start, downstream))
+
+    @property
+    def rescales(self) -> bool:
+        """Whether the surrogate gradient is divided by the steps: then a label has to be pulled from the prediction."""
+        return False
+
+
+class StepSize(ABC):
+    """A rule for how far to step, from what is known about each example.
+
+    rescale: whether the surrogate gradient is divided by the steps.  With steps inversely proportional to the gradient
+    it then scales with the loss, as in backpropagation.
+    """
+
+    rescale: bool = False
+
+    @abstractmethod
+    def sizes(self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None) -> Tensor:
+        """One step size per example.
+
+        `loss` and `gradient` are those of the point where the step begins; `usable` tells which parts may be used, None
+        if all.  A descent asks at each of its steps.
+        """
+
+
+Steps = Number | Sequence[float] | StepSize
+"""How far to step: a number, a tensor with one for each example, a function that is asked for either; a sequence with
+one number for each step; or a rule."""
+
 
 @dataclass(frozen=True)
 class Descent(Pullback):
     """`steps` steps of size `step_size` down the downstream loss.
 
-    step_size: a number; a sequence with one number per step; or a tensor with one number per example.
+    step_size: a number, a tensor with one for each example, or a function of no arguments that returns either and is
+    asked at every call; a sequence with one number for each step; or a rule such as `Relative()`.
     backtrack: halve a step, example by example, until the loss of its end is no higher than that of its beginning.
 
     Step sizes refer to the loss of one example, so they mean the same at any batch size.
@@ -68,7 +132,7 @@ class Descent(Pullback):
 
     forbidden_change: ClassVar[float] = -torch.inf  # what keeps a projection away from a part that may not be used
 
-    step_size: float | Sequence[float] | Tensor = 1.0
+    step_size: Steps = 1.0
     steps: int = 1
     backtrack: bool = False
 
@@ -81,7 +145,7 @@ class Descent(Pullback):
                 check_number(f"{name}: step_size[{i}]", size, tensors=False)
             if len(sizes) != self.steps:
                 raise ValueError(f"{name}: {len(sizes)} step sizes for {self.steps} steps.")
-        else:
+        elif not isinstance(sizes, StepSize):
             check_number(f"{name}: step_size", sizes)
 
     @abstractmethod
@@ -96,39 +160,65 @@ class Descent(Pullback):
     def evaluations(self) -> int | None:
         return None if self.backtrack else self.steps
 
+    @property
+    def rescales(self) -> bool:
+        return isinstance(self.step_size, StepSize) and self.step_size.rescale
+
     def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
+        return self.pull(structure, start, downstream).target
+
+    def pull(self, structure: Structure, start: Iterate, downstream: Downstream) -> Pulled:
         forbidden = None if start.scores is None else start.scores == -torch.inf
         iterate = start
+        total: float | Tensor = 0.0
         for step in range(self.steps):
             loss, gradient = downstream.loss_and_gradient_at(iterate.point)
-            size = self._size(step, structure, gradient)
+            size = self._size(step, structure, loss, gradient, forbidden)
 
             def end(size: float | Tensor, iterate: Iterate = iterate, gradient: Tensor = gradient) -> Iterate:
-                change = gradient * -size
-                change = change if forbidden is None else change.masked_fill(forbidden, self.forbidden_change)
-                return self.move(structure, iterate, change)
+                return self.move(structure, iterate, self._change(gradient, size, forbidden))
 
             if self.backtrack:
-                iterate = _backtrack(structure, iterate, end, size, loss, downstream)
+                iterate, size = _backtrack(structure, iterate, end, size, loss, downstream)
             else:
                 iterate = end(size)
-        return iterate.point
+            total = total + size if self.rescales else total
+        return Pulled(start.point, iterate.point, divisor=self._divisor(total))
 
-    def _size(self, step: int, structure: Structure, gradient: Tensor) -> float | Tensor:
+    def _change(self, gradient: Tensor, size: float | Tensor, forbidden: Tensor | None) -> Tensor:
+        """−η ∇L, where it may be."""
+        change = gradient * -size
+        return change if forbidden is None else change.masked_fill(forbidden, self.forbidden_change)
+
+    def _divisor(self, total: float | Tensor) -> Tensor | None:
+        """What the surrogate gradient is divided by; where no step was made, it is zero as it is."""
+        return torch.where(total == 0, 1, total) if isinstance(total, Tensor) and self.rescales else None
+
+    def _size(
+        self, step: int, structure: Structure, loss: Tensor, gradient: Tensor, forbidden: Tensor | None
+    ) -> float | Tensor:
         """The step size, ready to multiply a gradient."""
-        size = self.step_size[step] if isinstance(self.step_size, Sequence) else self.step_size
-        if not isinstance(size, Tensor):
-            return float(size)
-        sizes = torch.as_tensor(size, dtype=gradient.dtype, device=gradient.device)
-        if sizes.dim() == 0:
-            return sizes
-        batch = structure.batch_shape(gradient)
-        if sizes.shape != batch:
-            raise ValueError(
-                f"{type(self).__name__}: step_size has shape {tuple(sizes.shape)}; "
-                f"expected the batch shape {tuple(batch)}."
+        if isinstance(self.step_size, StepSize):
+            return structure.widen(
+                self.step_size.sizes(structure, loss, gradient, None if forbidden is None else ~forbidden)
             )
-        return structure.widen(sizes)
+        size = self.step_size[step] if isinstance(self.step_size, Sequence) else self.step_size
+        size = per_example(f"{type(self).__name__}: step_size", size, structure, gradient)
+        return structure.widen(size) if isinstance(size, Tensor) and size.dim() > 0 else size
+
+
+def per_example(
+    what: str, number: Number, structure: Structure, gradient: Tensor, *, least: float = 0.0
+) -> float | Tensor:
+    """An option as it is now: a number, or a tensor with one for each example."""
+    number = now(what, number, least=least)
+    if not isinstance(number, Tensor):
+        return float(number)
+    numbers = number.detach().to(gradient.device, gradient.dtype)
+    batch = structure.batch_shape(gradient)
+    if numbers.dim() > 0 and numbers.shape != batch:
+        raise ValueError(f"{what} has shape {tuple(numbers.shape)}; expected the batch shape {tuple(batch)}.")
+    return numbers
 
 
 def _backtrack(
@@ -138,8 +228,8 @@ def _backtrack(
     size: float | Tensor,
     loss: Tensor,
     downstream: Downstream,
-) -> Iterate:
-    """The end of the first of the steps size, size/2, size/4, … that does not raise the loss, per example.
+) -> tuple[Iterate, Tensor]:
+    """The end of the first of the steps size, size/2, size/4, … that does not raise the loss, per example; its size.
 
     Where none is found, the start itself.
     """
@@ -148,9 +238,9 @@ def _backtrack(
         moved = end(size)
         worse = structure.widen(~(downstream.loss_at(moved.point) <= loss))
         if not bool(worse.any()):
-            return moved
+            return moved, size
         size = torch.where(worse, size / 2, size)
     scores = moved.scores
     if scores is not None and start.scores is not None:
         scores = torch.where(worse, start.scores, scores)
-    return Iterate(torch.where(worse, start.point, moved.point), moved.regularizer, scores)
+    return Iterate(torch.where(worse, start.point, moved.point), moved.regularizer, scores), size

@@ -14,7 +14,8 @@ class Mirror(Descent):
     """μ ← predict(∇Ω(μ) − η ∇L(μ)): mirror descent.
 
     Over `Entropy` this is exponentiated gradient, p ∝ p exp(−η ∇L), and in general the Kullback–Leibler projection onto
-    the marginal polytope: marginals(s − η ∇L).  Over `SquaredNorm` it is projected gradient.
+    the marginal polytope: marginals(s − η ∇L).  Over `SquaredNorm` it is projected gradient.  Over `Unregularized` it
+    is a step in the scores, argmax(s − η ∇L).
     Reference: Kivinen and Warmuth (1997); Beck and Teboulle (2003).
     """
 
@@ -24,8 +25,8 @@ class Mirror(Descent):
         super().__post_init__()
         if not isinstance(self.regularizer, MirrorMap):
             raise TypeError(
-                f"Mirror: regularizer is {self.regularizer!r}; expected a strictly convex one, a MirrorMap such as "
-                "Entropy() or SquaredNorm()."
+                f"Mirror: regularizer is {self.regularizer!r}; expected a MirrorMap such as Entropy(), "
+                "SquaredNorm() or Unregularized()."
             )
 
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:

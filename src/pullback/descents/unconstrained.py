@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from pullback.descents._descent import Descent, Iterate
+from pullback.descents._descent import Descent, Downstream, Iterate, Pulled
 from pullback.structures._structure import Structure
 
 
@@ -17,3 +18,13 @@ class Unconstrained(Descent):
 
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
         return Iterate(iterate.point + change)
+
+    def pull(self, structure: Structure, start: Iterate, downstream: Downstream) -> Pulled:
+        if self.steps > 1 or self.backtrack:
+            return super().pull(structure, start, downstream)
+        # One step is known as it is, not as the difference of two points: in float32 that would round away what a
+        # small gradient says.
+        forbidden = None if start.scores is None else start.scores == -torch.inf
+        loss, gradient = downstream.loss_and_gradient_at(start.point)
+        size = self._size(0, structure, loss, gradient, forbidden)
+        return Pulled(start.point, change=self._change(gradient, size, forbidden), divisor=self._divisor(size))

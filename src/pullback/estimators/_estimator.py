@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pullback.regularizers._options import Number, now
 from pullback.structures._structure import Structure
 
 Loss = Callable[[Tensor], Tensor]
@@ -125,8 +126,9 @@ class _Followed(torch.autograd.Function):
         return gradient, None
 
 
-def cooled(structure: Structure, scores: Tensor, temperature: float | Tensor) -> Tensor:
+def cooled(structure: Structure, scores: Tensor, temperature: Number) -> Tensor:
     """scores / temperature; a part that is forbidden or padding stays so and sends nothing to the temperature."""
+    temperature = now("temperature", temperature, above=True)
     if not isinstance(temperature, Tensor):
         return scores if temperature == 1 else scores / temperature
     scores = structure.restrict(scores)

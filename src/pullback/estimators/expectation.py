@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pullback.estimators._estimator import Estimator, Loss, cooled, evaluate
-from pullback.regularizers._options import check_number
+from pullback.regularizers._options import Number, check_number
 from pullback.structures._capabilities import Enumerable, LogLinear, require
 from pullback.structures._structure import Structure
 
@@ -36,11 +36,12 @@ class SparseMarginalization(Estimator, nn.Module):
     """The expected loss Σ p(z) L(z) under the SparseMAP distribution, exact because few p(z) are positive.
 
     Costs as many downstream evaluations as the largest support in the batch; the loss may be a black box.
-    `temperature` is a number, or a tensor with one for each example; a `Parameter` is trained with the model.
+    `temperature` is a number, a tensor with one for each example, or a function of no arguments that returns either; a
+    `Parameter` is trained with the model.
     Reference: Correia, Niculae, Aziz and Martins (2020).
     """
 
-    def __init__(self, temperature: float | Tensor = 1.0) -> None:
+    def __init__(self, temperature: Number = 1.0) -> None:
         super().__init__()
         check_number("SparseMarginalization: temperature", temperature, above=True)
         self.temperature = temperature
@@ -89,7 +90,7 @@ def minimum_risk() -> MinimumRisk:
     return MinimumRisk()
 
 
-def sparse_marginalization(temperature: float | Tensor = 1.0) -> SparseMarginalization:
+def sparse_marginalization(temperature: Number = 1.0) -> SparseMarginalization:
     """Sparse marginalization: the expected loss under the SparseMAP distribution.
 
     Σ p(z) L(z) over the few z that sparsemap(s / T) mixes, differentiated through p.

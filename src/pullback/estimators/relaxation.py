@@ -3,8 +3,8 @@
 from torch import Tensor, nn
 
 from pullback.estimators._estimator import Estimator, Loss, cooled, follow
-from pullback.regularizers._options import check_number
-from pullback.regularizers._regularizer import Regularizer
+from pullback.regularizers._options import Number, check_number
+from pullback.regularizers._regularizer import Prediction, Regularizer
 from pullback.regularizers.entropy import Entropy
 from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.tsallis import Tsallis
@@ -15,13 +15,14 @@ from pullback.structures._structure import Structure
 class Relaxation(nn.Module, Estimator):
     """Decode from a regularizer's prediction and differentiate it.
 
-    μ = regularizer.predict(s / temperature),  gradient = J(s)ᵀ ∇L.  With `decodes_from` the decoder sees the prediction
-    of another regularizer, and the Jacobian stays that of μ: straight-through.  `temperature` is a number, or a tensor
-    with one for each example; it may require grad, and a `Parameter` is trained, saved and moved with the model.
+    μ = regularizer.predict(s / temperature),  gradient = J(s)ᵀ ∇L.  With `decodes_from` the decoder sees another
+    prediction, such as a `Sample()`, and the Jacobian stays that of μ: straight-through.  `temperature` is a number, a
+    tensor with one for each example, or a function of no arguments that returns either and is asked at every call; a
+    tensor may require grad, and a `Parameter` is trained, saved and moved with the model.
     """
 
     def __init__(
-        self, regularizer: Regularizer, temperature: float | Tensor = 1.0, decodes_from: Regularizer | None = None
+        self, regularizer: Regularizer, temperature: Number = 1.0, decodes_from: Prediction | None = None
     ) -> None:
         super().__init__()
         check_number("Relaxation: temperature", temperature, above=True)
@@ -45,7 +46,7 @@ class Relaxation(nn.Module, Estimator):
         return f"{self.regularizer}, temperature={self.temperature}, decodes_from={self.decodes_from}"
 
 
-def structured_attention(temperature: float | Tensor = 1.0) -> Relaxation:
+def structured_attention(temperature: Number = 1.0) -> Relaxation:
     """Structured attention: decode from the marginals (softmax when flat).
 
     μ = marginals(s / T),  gradient = Cov(z) ∇L(μ) / T.  Reference: Kim et al. (2017).
@@ -53,7 +54,7 @@ def structured_attention(temperature: float | Tensor = 1.0) -> Relaxation:
     return Relaxation(Entropy(), temperature)
 
 
-def sparsemap(temperature: float | Tensor = 1.0) -> Relaxation:
+def sparsemap(temperature: Number = 1.0) -> Relaxation:
     """SparseMAP: decode from the nearest point of the polytope (sparsemax when flat).
 
     μ = argmin ½‖μ − s / T‖²,  gradient = J ∇L(μ) / T, J the projection onto μ's face.
@@ -62,7 +63,7 @@ def sparsemap(temperature: float | Tensor = 1.0) -> Relaxation:
     return Relaxation(SquaredNorm(), temperature)
 
 
-def entmax(alpha: float | Tensor = 1.5, temperature: float | Tensor = 1.0) -> Relaxation:
+def entmax(alpha: float | Tensor = 1.5, temperature: Number = 1.0) -> Relaxation:
     """α-entmax, between softmax (α = 1) and sparsemax (α = 2); categorical choices only.
 
     p = argmax ⟨s / T, p⟩ + H_α(p).  Reference: Peters, Niculae and Martins (2019).
@@ -70,7 +71,7 @@ def entmax(alpha: float | Tensor = 1.5, temperature: float | Tensor = 1.0) -> Re
     return Relaxation(Tsallis(alpha), temperature)
 
 
-def ste_marginals(temperature: float | Tensor = 1.0) -> Relaxation:
+def ste_marginals(temperature: Number = 1.0) -> Relaxation:
     """Straight-through with the full Jacobian of the marginals.
 
     Decodes from argmax(s),  gradient = Cov(z) ∇L(argmax(s)) / T.
@@ -78,7 +79,7 @@ def ste_marginals(temperature: float | Tensor = 1.0) -> Relaxation:
     return Relaxation(Entropy(), temperature, decodes_from=Unregularized())
 
 
-def ste_sparsemap(temperature: float | Tensor = 1.0) -> Relaxation:
+def ste_sparsemap(temperature: Number = 1.0) -> Relaxation:
     """Straight-through with the full Jacobian of SparseMAP.
 
     Decodes from argmax(s),  gradient = J ∇L(argmax(s)) / T, J the projection onto the face of sparsemap(s / T).

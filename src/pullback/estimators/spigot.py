@@ -1,9 +1,6 @@
 """Straight-through, SPIGOT and their kin: combinations of a point, a descent and an intermediate loss."""
 
-from collections.abc import Sequence
-
-from torch import Tensor
-
+from pullback.descents._descent import Steps
 from pullback.descents.exhaustive import Exhaustive
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
@@ -15,10 +12,8 @@ from pullback.regularizers.entropy import Entropy
 from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.unregularized import Unregularized
 
-StepSize = float | Sequence[float] | Tensor
 
-
-def ste(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def ste(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """Straight-through: pull the label back by plain gradient, learn it with the perceptron loss.
 
     z = argmax(s),  target = z − η ∇L(z), `steps` times,  gradient = z − target = η ∇L(z) after one.
@@ -27,7 +22,7 @@ def ste(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False) -
     return Surrogate(Unregularized(), Unconstrained(step_size, steps, backtrack))
 
 
-def spigot(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def spigot(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """SPIGOT: pull the label back by projected gradient, learn it with the perceptron loss.
 
     z = argmax(s),  target = sparsemap(z − η ∇L(z)), `steps` times,  gradient = z − target.
@@ -36,7 +31,7 @@ def spigot(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False
     return Surrogate(Unregularized(), Projected(step_size, steps, backtrack))
 
 
-def spigot_ce(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def spigot_ce(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """SPIGOT-CE: projected gradient from the marginals, learned with the CRF loss (cross-entropy when flat).
 
     p = marginals(s),  target = sparsemap(p − η ∇L(p)), `steps` times,  gradient = p − target;  decodes from argmax(s).
@@ -45,7 +40,7 @@ def spigot_ce(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = Fa
     return Surrogate(Entropy(), Projected(step_size, steps, backtrack))
 
 
-def spigot_eg(step_size: StepSize = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def spigot_eg(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """SPIGOT-EG: exponentiated gradient from the marginals, learned with the CRF loss.
 
     p = marginals(s),  target = marginals(s − η ∇L(p)), `steps` times,  gradient = p − target;  decodes from argmax(s).

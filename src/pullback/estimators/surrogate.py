@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback.descents._descent import Iterate, Pullback
+from pullback.descents._descent import Iterate, Pullback, Pulled
 from pullback.estimators._estimator import NO_GRADIENT, Estimator, Loss, Replay, evaluate, redeem
-from pullback.regularizers._regularizer import Regularizer, same
+from pullback.regularizers._options import Number, check_number, now
+from pullback.regularizers._regularizer import Prediction, Regularizer, same
 from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._structure import Structure
 
@@ -22,8 +23,8 @@ _TWICE = (
 
 _HALF = (torch.float16, torch.bfloat16)
 
-Start = Regularizer | Tensor | float
-"""Where a label is pulled back from: a regularizer's prediction, a given point, or one number for all parts (0)."""
+Start = Prediction | Tensor | float
+"""Where a label is pulled back from: a prediction, a given point, or one number for all parts (0)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,8 @@ class Surrogate(Estimator):
     prediction: the intermediate loss: `Unregularized` (perceptron), `Entropy` (CRF), `SquaredNorm` (SparseMAP).
     descent: how the label is pulled back.
     start: where the descent begins; at the prediction, if not given.
-    forward: what the decoder sees; the argmax, if not given.
+    forward: what the decoder sees, a regularizer's prediction or a `Sample()`; the argmax, if not given.
+    scale: a factor of the gradient that reaches the scores: a number, or a function of no arguments that returns one.
 
     Parameters of the regularizers, such as Tsallis' order, are not trained: the losses are those of the scores.
 
@@ -48,10 +50,19 @@ class Surrogate(Estimator):
     prediction: Regularizer
     descent: Pullback
     start: Start | None = None
-    forward: Regularizer = field(default_factory=Unregularized)
+    forward: Prediction = field(default_factory=Unregularized)
+    scale: Number = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("Surrogate: scale", self.scale)
+        if self.descent.rescales and not same(self._origin, self.prediction):
+            raise ValueError(
+                f"Surrogate: {self.descent} divides the gradient by its steps, so the label has to be pulled back from "
+                f"the prediction, {self.prediction}; expected no `start`, or step sizes with rescale=False."
+            )
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        for needed in self._regularizers:
+        for needed in self._predictions:
             needed.require(structure)
         point = self._point(structure, scores)
         if not (torch.is_grad_enabled() and scores.requires_grad):
@@ -97,9 +108,9 @@ class Surrogate(Estimator):
         return same(self._origin, self.forward) and self.descent.uses_gradient_at_start
 
     @cached_property
-    def _regularizers(self) -> list[Regularizer]:
-        """Those whose predictions are asked for beside `forward`."""
-        return [used for used in (self.prediction, self._origin) if isinstance(used, Regularizer)]
+    def _predictions(self) -> list[Prediction]:
+        """Those that are asked for beside `forward`."""
+        return [used for used in (self.prediction, self._origin) if isinstance(used, Prediction)]
 
     @cached_property
     def _is_one_gradient(self) -> bool:
@@ -124,22 +135,32 @@ class _Label:
     def __init__(self, call: _Call, scores: Tensor, point: Tensor, known: Tensor | None = None) -> None:
         self.call, self.structure = call, call.structure
         self.scores = call.structure.forbid(scores.to(point.dtype))  # autocast may have ended since the main pass
-        self.predictions = [(call.surrogate.forward, point)]
+        self.predictions: list[tuple[Prediction, Tensor]] = [(call.surrogate.forward, point)]
         self.known = known  # the gradient at the start, where the main pass supplies it
         self.broken: Tensor | None = None  # examples whose downstream gradient is not finite
 
     def gradient(self) -> Tensor:
         """prediction − target, per example; NaN where the downstream gradient is not finite, as in any backward."""
-        return self.structure.count_once(self._predict(self.call.surrogate.prediction) - self.target())
+        surrogate = self.call.surrogate
+        gradient = self.structure.count_once(self.pulled().gradient(self._predict(surrogate.prediction)))
+        scale = now("Surrogate: scale", surrogate.scale)
+        return self._marked(gradient if isinstance(scale, float) and scale == 1 else gradient * scale)
 
     def target(self) -> Tensor:
+        return self._marked(self.pulled().target)
+
+    def pulled(self) -> Pulled:
         surrogate, origin = self.call.surrogate, self.call.surrogate._origin
-        if isinstance(origin, Regularizer):
-            start = Iterate(self._predict(origin), origin, self.scores)
+        if isinstance(origin, Prediction):
+            known = origin if isinstance(origin, Regularizer) else None
+            start = Iterate(self._predict(origin), known, self.scores)
         else:
             start = Iterate(self._given(origin), None, self.scores)
-        target = surrogate.descent.target(self.structure, start, self)
-        return target if self.broken is None else target.masked_fill(self.structure.widen(self.broken), torch.nan)
+        return surrogate.descent.pull(self.structure, start, self)
+
+    def _marked(self, numbers: Tensor) -> Tensor:
+        """`numbers`, NaN for examples whose downstream gradient is not finite."""
+        return numbers if self.broken is None else numbers.masked_fill(self.structure.widen(self.broken), torch.nan)
 
     def _given(self, start: Tensor | float) -> Tensor:
         """A start that is no prediction, without the parts that may not be used."""
@@ -151,11 +172,11 @@ class _Label:
             )
         return given.detach().expand_as(self.scores).masked_fill(self.scores == -torch.inf, 0)
 
-    def _predict(self, regularizer: Regularizer) -> Tensor:
+    def _predict(self, prediction: Prediction) -> Tensor:
         for known, point in self.predictions:
-            if same(known, regularizer):
+            if same(known, prediction):
                 return point
-        self.predictions.append((regularizer, regularizer.predict(self.structure, self.scores)))
+        self.predictions.append((prediction, prediction.predict(self.structure, self.scores)))
         return self.predictions[-1][1]
 
     def loss_at(self, point: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -11,12 +11,32 @@ from torch import Tensor
 
 Part = TypeVar("Part")
 
+Number = float | Tensor | Callable[[], float | Tensor]
+"""A number; a tensor, which may hold one for each example and may change in place; or a function that is asked for it
+at every call, such as a schedule over the user's count of steps."""
+
+
+def now(what: str, number: Number, *, least: float = 0.0, above: bool = False) -> float | Tensor:
+    """The present value of `number`; what a function answers is checked as if it had been given.
+
+    >>> rates = iter([0.5, 0.25])
+    >>> [now("step_size", lambda: next(rates)) for _ in range(2)]
+    [0.5, 0.25]
+    """
+    if not callable(number):
+        return number
+    found = number()
+    check_number(f"{what}()", found, least=least, above=above)
+    return found
+
 
 def check_number(what: str, value: Any, *, least: float = 0.0, above: bool = False, tensors: bool = True) -> None:
-    """`value` is a finite number ≥ `least` (> `least` where `above`), or a tensor of such numbers.
+    """`value` is a finite number ≥ `least` (> `least` where `above`), a tensor of such numbers, or a function.
 
-    `what` names the option: "Projected: step_size".
+    `what` names the option: "Projected: step_size".  What a function answers is checked when it is asked.
     """
+    if tensors and callable(value) and not isinstance(value, type):
+        return
     expected = f"expected a finite number {'>' if above else '≥'} {least:g}"
     if isinstance(value, Tensor) and tensors:
         if value.dtype == torch.bool or value.is_complex():
@@ -27,7 +47,8 @@ def check_number(what: str, value: Any, *, least: float = 0.0, above: bool = Fal
             raise ValueError(f"{what} is {shown}; {expected}.")
         return
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{what} is {value!r}; {expected}{' or a tensor of them' if tensors else ''}.")
+        others = ", a tensor of them, or a function that returns them" if tensors else ""
+        raise TypeError(f"{what} is {value!r}; {expected}{others}.")
     if not math.isfinite(value) or value < least or (above and value == least):
         raise ValueError(f"{what} is {value}; {expected}.")
 

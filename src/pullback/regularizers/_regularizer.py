@@ -9,7 +9,19 @@ from torch import Tensor, nn
 from pullback.structures._structure import Structure
 
 
-class Regularizer(ABC):
+class Prediction(ABC):
+    """A way to a point of the polytope from scores: a regularizer's, or a draw."""
+
+    @abstractmethod
+    def predict(self, structure: Structure, scores: Tensor) -> Tensor:
+        """A point of conv 𝒵 for each example, shaped like `scores`."""
+
+    def require(self, structure: Structure) -> None:
+        """Raises `MissingCapability` if the structure cannot serve this; any structure can, if not said."""
+        return
+
+
+class Regularizer(Prediction):
     """A convex function Ω on the polytope, which turns scores into a prediction and a label into a loss.
 
     One that has parameters of its own, such as `Tsallis`, is a `torch.nn.Module` as well.
@@ -18,10 +30,6 @@ class Regularizer(ABC):
     @abstractmethod
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
         """argmax ⟨s, μ⟩ − Ω(μ) over conv 𝒵: the gradient of `conjugate`."""
-
-    def require(self, structure: Structure) -> None:
-        """Raises `MissingCapability` if the structure cannot serve this regularizer; any structure can, if not said."""
-        return
 
     @abstractmethod
     def value(self, structure: Structure, point: Tensor) -> Tensor:
@@ -38,7 +46,10 @@ class Regularizer(ABC):
 
 
 class MirrorMap(Regularizer):
-    """A strictly convex regularizer, over which `Mirror` can step: its prediction can be turned back into scores."""
+    """A regularizer over which `Mirror` can step: its prediction can be turned back into scores.
+
+    One that is strictly convex can do so with points of which no scores are known.
+    """
 
     @abstractmethod
     def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
@@ -46,7 +57,7 @@ class MirrorMap(Regularizer):
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two regularizers predict the same: one object, or two of one type whose fields are the same.
+    """Whether two predictions are the same: one object, or two of one type whose fields are the same.
 
     A tensor is the same as itself alone, whatever it holds: it may change.
     """

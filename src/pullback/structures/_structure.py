@@ -100,6 +100,20 @@ class Structure(ABC):
         """
         return gradient
 
+    fixed_sums: tuple[int, ...] = ()
+    """Dimensions, counted from the last, over which all vertices of an example have the same sum; none, if not said."""
+
+    def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
+        """What the polytope can see of a gradient (..., *event): adding to it what is removed here moves no projection.
+
+        Along `fixed_sums` a constant moves nothing: their mean over the parts in use is removed.  `usable`, boolean,
+        tells which parts are; those that are `allowed`, if not given.  The others become 0.
+        """
+        if usable is None:
+            usable = self.allowed(gradient.shape, gradient.device)
+        seen = gradient if usable is None else gradient.masked_fill(~usable, 0)
+        return without_mean(seen, usable, self.fixed_sums) if self.fixed_sums else seen
+
     # ---- scores of a structure's own
 
     has_own_scores: bool = False
@@ -280,6 +294,15 @@ class Structure(ABC):
         check_start(start, batch, event)
         is_vertex = self.contains(start.movedim(len(batch), 0)).movedim(0, len(batch))
         return start.masked_fill(~self.widen(is_vertex), 0)
+
+
+def without_mean(numbers: Tensor, usable: Tensor | None, dims: tuple[int, ...]) -> Tensor:
+    """`numbers` less their mean over `dims`, of parts that are usable; the others are 0, before and after."""
+    if usable is None:
+        return numbers - numbers.mean(dims, keepdim=True)
+    usable = usable.expand(numbers.shape)
+    count = usable.sum(dims, keepdim=True).clamp_min(1)
+    return (numbers - numbers.sum(dims, keepdim=True) / count).masked_fill(~usable, 0)
 
 
 def directly(structure: Structure, scores: Tensor) -> Solution:

@@ -98,6 +98,10 @@ class Alignment(Compiled):
         scores = self.restrict(scores)
         return scores, self._lengths_of(scores)
 
+    @property
+    def fixed_sums(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (-2,) if self.kind == "monotonic" else ()  # there every column has one row
+
     def _slots(self, event: Sequence[int]) -> Tensor:
         cells = torch.arange(event[0] * event[1]).reshape(event[0], event[1])
         return cells if self.event_dims == 2 else cells.unsqueeze(-1).expand(*event)

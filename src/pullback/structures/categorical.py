@@ -32,6 +32,7 @@ class Categorical(Simplex, KBest, Enumerable):
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    fixed_sums = (-1,)
 
     def argmax(self, scores: Tensor) -> Tensor:
         best = self.restrict(scores).detach().max(-1, keepdim=True)

@@ -31,6 +31,7 @@ class Chain(Compiled):
     lengths: Tensor | None = None
     mask: Tensor | None = None
     event_dims = 3
+    fixed_sums = (-2, -1)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         return chain.sparsemap(*self._prepare(scores))

@@ -15,6 +15,7 @@ from pullback.structures import _brackets
 from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
+from pullback.structures._structure import without_mean
 
 
 @constant
@@ -78,6 +79,22 @@ class ConstituencyTree(Compiled):
         offset = torch.where(is_word, best, widest)
         offset = offset.masked_fill(offset == -torch.inf, 0)
         return scores - (offset.unsqueeze(-1) if self.labelled else offset)
+
+    def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
+        """Every tree has each single word and the whole sentence, with some label, and n − 2 other spans."""
+        usable = self.allowed(gradient.shape, gradient.device) if usable is None else usable
+        seen = super().visible(gradient, usable)
+        n = gradient.shape[-self.event_dims]
+        words = torch.arange(n, device=gradient.device)
+        lengths = torch.tensor(n) if self.lengths is None else self.lengths
+        whole = (words.unsqueeze(-1) == 0) & (words == lengths.to(gradient.device)[..., None, None] - 1)
+        certain = (words.unsqueeze(-1) == words) | whole
+        certain = certain.unsqueeze(-1) if self.labelled else certain
+        others = usable & ~certain
+        between = without_mean(seen.masked_fill(~others, 0), others, tuple(range(-self.event_dims, 0)))
+        if not self.labelled:
+            return between  # a part that is always there cannot be seen
+        return torch.where(certain, without_mean(seen, usable, (-1,)), between)
 
     def _slots(self, event: Sequence[int]) -> Tensor:
         """Spans of one width that start in the same stretch of so many words: they cross, so a tree has one at most."""

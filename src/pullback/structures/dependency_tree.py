@@ -53,6 +53,10 @@ class DependencyTree(Compiled):
     def event_dims(self) -> int:  # type: ignore[override]
         return 3 if self.labelled else 2
 
+    @property
+    def fixed_sums(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (-3, -1) if self.labelled else (-2,)
+
     # ---- inference
 
     def sparsemap(self, scores: Tensor) -> Tensor:

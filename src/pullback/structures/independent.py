@@ -97,6 +97,9 @@ class Independent(Simplex, Transport, KBest, Enumerable):
     def count_once(self, numbers: Tensor) -> Tensor:
         return self.structure.count_once(numbers)
 
+    def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
+        return self.structure.visible(gradient, usable)
+
     def gradient_of_parts(self, gradient: Tensor) -> Tensor:
         return self.structure.gradient_of_parts(gradient)
 

@@ -15,7 +15,7 @@ from pullback.structures._capabilities import LogLinear, MissingCapability, Tran
 from pullback.structures._compiled import Slotted
 from pullback.structures._limits import check_count
 from pullback.structures._results import TransportPlan
-from pullback.structures._structure import Structure
+from pullback.structures._structure import Structure, without_mean
 
 _NO_SUMS = (
     "a sum over all matchings is a permanent, which nobody knows how to compute (#P-hard).  `sparsemap` gives a "
@@ -97,6 +97,19 @@ class Matching(Slotted, Transport):
 
     def longest(self, event: Sequence[int]) -> tuple[int, int]:
         return event[0], event[1]
+
+    def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
+        """Of a perfect matching, the rows if there are no more of them than columns, and the columns if no more of
+        them than rows, have sums of 1.
+        """
+        usable = self.allowed(gradient.shape, gradient.device) if usable is None else usable
+        seen = super().visible(gradient, usable)
+        if self.optional:
+            return seen
+        sizes = gradient.new_tensor(gradient.shape[-2:]) if self.lengths is None else self.lengths.to(gradient.device)
+        rows, columns = sizes.unsqueeze(-1).unsqueeze(-1).unbind(-3)
+        seen = torch.where(rows <= columns, without_mean(seen, usable, (-1,)), seen)
+        return torch.where(columns <= rows, without_mean(seen, usable, (-2,)), seen)
 
     def _slots(self, event: Sequence[int]) -> Tensor:
         return torch.arange(event[0])[:, None].expand(*event)

@@ -120,6 +120,12 @@ class Product(LogLinear, KBest, Enumerable):
     def count_once(self, numbers: Tensor) -> Tensor:
         return self._each("count_once", numbers)
 
+    def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
+        if usable is None:
+            return self._each("visible", gradient)
+        blocks = zip(self.structures, self.unpack(gradient), self.unpack(usable.expand(gradient.shape)))
+        return self.pack(*(structure.visible(block, used) for structure, block, used in blocks))
+
     def gradient_of_parts(self, gradient: Tensor) -> Tensor:
         return self._each("gradient_of_parts", gradient)
 

@@ -45,6 +45,7 @@ class Ranking(Enumerable):
     values: Tensor | None = None
     lengths: Tensor | None = None
     is_zero_one = False
+    fixed_sums = (-1,)
 
     def __post_init__(self) -> None:
         if self.values is not None and not isinstance(self.values, Tensor):

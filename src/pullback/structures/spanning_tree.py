@@ -38,6 +38,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     mask: Tensor | None = None
     components: int = 1
     event_dims = 2
+    fixed_sums = (-2, -1)
 
     @classmethod
     def forest(cls, k: int, *, lengths: Tensor | None = None, mask: Tensor | None = None) -> SpanningTree:

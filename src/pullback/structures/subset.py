@@ -14,7 +14,7 @@ from pullback.structures._capabilities import Enumerable, LogLinear
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import directly
+from pullback.structures._structure import directly, without_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +126,12 @@ class Subset(LogLinear, Enumerable):
             return allowed
         some = torch.as_tensor(self.k, device=device).unsqueeze(-1) > 0  # where nothing may be chosen, nothing is read
         return some if allowed is None else allowed & some
+
+    def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
+        seen = super().visible(gradient, usable)
+        exact = torch.as_tensor(self._least() == self.k, device=gradient.device).unsqueeze(-1)
+        usable = self.allowed(gradient.shape, gradient.device) if usable is None else usable
+        return torch.where(exact, without_mean(seen, usable, (-1,)), seen)
 
     # ---- plumbing
 

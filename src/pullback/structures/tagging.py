@@ -60,6 +60,7 @@ class Tagging(Compiled):
     lengths: Tensor | None = None
     mask: Tensor | None = None
     event_dims = 2
+    fixed_sums = (-1,)
 
     def __post_init__(self) -> None:
         for name, dims in (("transitions", 2), ("start", 1), ("end", 1)):
