@@ -15,7 +15,10 @@ BATCH, WORDS = 16, 10
 
 @case("estimators.ste")
 def ste() -> Iterator[Figure]:
-    """One training step of STE on 16 × 10 words, loss and backward, around the bare argmax."""
+    """One training step of STE on 16 × 10 words, loss and backward, around the bare argmax.
+
+    As in a training loop: the estimator is made once, the structure for each batch.
+    """
     generator = torch.Generator().manual_seed(0)
     lengths = torch.full((BATCH,), WORDS)
     scores = torch.randn(BATCH, WORDS + 1, WORDS + 1, generator=generator).requires_grad_()
@@ -24,9 +27,11 @@ def ste() -> Iterator[Figure]:
     def decode(z: torch.Tensor) -> torch.Tensor:
         return (z * weight).sum((-1, -2))
 
+    estimator = pb.ste()
+
     def step() -> None:
         scores.grad = None
-        pb.ste().loss(pb.DependencyTree(lengths), scores, decode).sum().backward()
+        estimator.loss(pb.DependencyTree(lengths), scores, decode).sum().backward()
 
     def argmax() -> torch.Tensor:
         return pb.DependencyTree(lengths).argmax(scores)
