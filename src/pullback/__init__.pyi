@@ -4,7 +4,8 @@ from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.step_sizes import Polyak, Relative
 from pullback.descents.unconstrained import Unconstrained
-from pullback.estimators._estimator import Counted, Estimator
+from pullback.estimators._estimator import Estimator
+from pullback.estimators._inspection import Inspection, Label
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
 from pullback.estimators.expectation import MinimumRisk, SparseMarginalization, minimum_risk, sparse_marginalization
 from pullback.estimators.latent_structure_model import LatentStructureModel
@@ -78,7 +79,6 @@ __all__ = [
     "ConvergenceError",
     "ConvergenceWarning",
     "Cost",
-    "Counted",
     "DependencyTree",
     "Descent",
     "Downstream",
@@ -90,8 +90,10 @@ __all__ = [
     "Exhaustive",
     "FenchelYoungLoss",
     "Independent",
+    "Inspection",
     "Iterate",
     "KBest",
+    "Label",
     "LatentStructureModel",
     "LeaveOneOut",
     "LogLinear",
