@@ -33,6 +33,8 @@ from pullback.estimators.score_function import (
 )
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
 from pullback.estimators.surrogate import Surrogate
+from pullback.instruments._drawing import Drawing
+from pullback.instruments.draw import draw
 from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
 from pullback.regularizers._regularizer import MirrorMap, Regularizer
 from pullback.regularizers.entropy import Entropy
@@ -87,6 +89,7 @@ __all__ = [
     "DependencyTree",
     "Descent",
     "Downstream",
+    "Drawing",
     "Entropy",
     "Entry",
     "Enumerable",
@@ -136,6 +139,7 @@ __all__ = [
     "Unconstrained",
     "Unregularized",
     "best_vertex",
+    "draw",
     "entmax",
     "get_estimator",
     "minimum_risk",

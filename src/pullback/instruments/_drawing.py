@@ -44,6 +44,7 @@ class Drawing:
 
 def framed(canvas: Canvas, title: str, has_gold: bool) -> Drawing:
     """A picture on paper, with its style, its title and what colors and dashes mean."""
+    described = canvas.described()
     if has_gold:
         left, _, _, bottom = canvas.bounds
         canvas.place(_legend(canvas.has_lines), left, bottom + 16, "legend")
@@ -55,20 +56,15 @@ def framed(canvas: Canvas, title: str, has_gold: bool) -> Drawing:
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="pullback-drawing" role="img" aria-label="{name}" '
         f'viewBox="{corner} {width} {height}" width="{width}" height="{height}" style="max-width:100%;height:auto">'
-        f"<title>{name}</title><desc>{_text.escaped(_description(has_gold))}</desc><style>{style()}</style>"
+        f"<title>{name}</title><desc>{_text.escaped(described)}</desc><style>{style()}</style>"
         f'<rect class="paper" x="{_text.number(x)}" y="{_text.number(y)}" width="{width}" height="{height}" rx="8"/>'
         f"{canvas.shapes}</svg>"
     )
     return Drawing(svg, _text.clean(title), width, height)
 
 
-def _description(has_gold: bool) -> str:
-    return "The more probable a part, the stronger it is drawn." + (
-        " Solid green: also in gold. Dashed orange: in gold alone." if has_gold else ""
-    )
-
-
 def _legend(has_lines: bool) -> Canvas:
+    """What it looks like where the point and gold agree, and where they do not."""
     legend = Canvas()
     kinds = [("in both", Part((), 1.0, True)), ("not in gold", Part((), 1.0, False)), ("in gold alone", _MISSED)]
     x = 0.0

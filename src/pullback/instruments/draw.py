@@ -82,7 +82,7 @@ def draw(
     >>> from pullback import DependencyTree
     >>> heads = torch.tensor([2, 0, 2])
     >>> draw(DependencyTree(), DependencyTree.arcs(heads), ["she", "reads", "books"])
-    <Drawing: DependencyTree over she reads books, 143 × 100>
+    <Drawing: DependencyTree over she reads books, 183 × 129>
     """
     batch = _check(structure, point, gold, threshold)
     chosen = _index(index, batch, point)
@@ -130,8 +130,7 @@ def _index(index: int | tuple[int, ...] | None, batch: torch.Size, point: Tensor
 def _title(example: Example) -> str:
     """What the drawing shows: the structure, and the labels if they are a list of texts."""
     labels = example.labels
-    if isinstance(labels, str):
-        return f"{example.kind} over {labels}"
-    if isinstance(labels, (list, tuple)) and labels and all(isinstance(label, str) for label in labels):
-        return f"{example.kind} over {' '.join(labels)}"
-    return example.kind
+    if isinstance(labels, str) or not isinstance(labels, (list, tuple)):
+        return f"{example.kind} over {labels}" if isinstance(labels, str) else example.kind
+    is_text = bool(labels) and all(isinstance(label, str) for label in labels)
+    return f"{example.kind} over {' '.join(labels)}" if is_text else example.kind

@@ -1,10 +1,12 @@
 """Bars: one for each part, whatever the parts are."""
 
+from dataclasses import replace
+
 from pullback.instruments.drawing import _text
 from pullback.instruments.drawing._canvas import Canvas
 from pullback.instruments.drawing._example import Example, Part
 
-_MOST = 40
+_MOST = 60
 _WIDE, _HIGH = 160.0, 22.0
 
 
@@ -30,14 +32,14 @@ def draw_bars(parts: list[Part], labels: list[str], longest: float = 1.0) -> Can
         title = f"{label}: {part.p:.3f}"
         canvas.text(-10, y + 16, _text.shorten(label), anchor="end", title=label)
         canvas.box(0, y, _WIDE, _HIGH, "track")
-        canvas.part_fill(0, y, max(_WIDE * abs(part.p) / longest, 3), _HIGH, part._replace(p=1.0), title)
+        canvas.part_fill(0, y, max(_WIDE * abs(part.p) / longest, 3), _HIGH, replace(part, p=1.0), title)
         canvas.part_outline(0, y, _WIDE, _HIGH, part, title)
         canvas.text(_WIDE + 8, y + 15, number(part.p), "small", anchor="start")
     if not rows:
         canvas.text(0, 16, "nothing is chosen", "small", anchor="start")
     if len(parts) > len(rows):
         y = len(rows) * (_HIGH + 6) + 14
-        canvas.text(0, y, f"and {len(parts) - len(rows)} smaller ones", "small", anchor="start")
+        canvas.text(0, y, f"and {len(parts) - len(rows)} more", "small", anchor="start")
     return canvas
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Mapping
 
 from pullback.instruments.drawing import _text
 from pullback.instruments.drawing._example import Part
@@ -22,6 +21,7 @@ class Canvas:
     def __init__(self) -> None:
         self._shapes: list[str] = []
         self._corners: list[Point] = []
+        self._told: list[tuple[float, str]] = []
         self.has_lines = False
         self.has_boxes = False
 
@@ -39,22 +39,22 @@ class Canvas:
             self._reach((x + 0.72 * wide, y - 0.72 * wide), (x - 4, y + 4))
         else:
             self._reach((left, y - 14), (left + wide, y + 4))
-        self._add("text", css, text, title=title, x=x, y=y, text_anchor=anchor, **turned)
+        self._add("text", css, {"x": x, "y": y, "text_anchor": anchor, **turned}, title, text)
 
     def box(self, x: float, y: float, wide: float, high: float, css: str, *, title: str = "", **more: float) -> None:
         """A rectangle with its upper left corner at (x, y)."""
         self._reach((x, y), (x + wide, y + high))
-        self._add("rect", css, title=title, x=x, y=y, width=wide, height=high, **{"rx": 3.0, **more})
+        self._add("rect", css, {"x": x, "y": y, "width": wide, "height": high, "rx": 3.0, **more}, title)
 
     def line(self, path: str, through: Iterable[Point], css: str, *, title: str = "", **more: float) -> None:
         """A line along an SVG path; `through` are points that the canvas must have room for."""
         self._reach(*through)
-        self._add("path", css, title=title, d=path, **more)
+        self._add("path", css, {"d": path, **more}, title)
 
     def dot(self, x: float, y: float, radius: float, css: str, *, title: str = "", **more: float) -> None:
         """A circle around (x, y)."""
         self._reach((x - radius, y - radius), (x + radius, y + radius))
-        self._add("circle", css, title=title, cx=x, cy=y, r=radius, **more)
+        self._add("circle", css, {"cx": x, "cy": y, "r": radius, **more}, title)
 
     def place(self, other: Canvas, x: float, y: float, css: str = "") -> None:
         """Another canvas with its upper left corner at (x, y)."""
@@ -63,6 +63,7 @@ class Canvas:
         at = f"{_text.number(x - left)} {_text.number(y - top)}"
         kind = f' class="{css}"' if css else ""
         self._shapes.append(f'<g{kind} transform="translate({at})">{other.shapes}</g>')
+        self._told += other._told
         self.has_lines |= other.has_lines
         self.has_boxes |= other.has_boxes
 
@@ -78,6 +79,7 @@ class Canvas:
         self.has_lines = True
         through = list(through)
         if part.is_shown:
+            self._told.append((part.p, title))
             strength = {"stroke_width": 1 + 2.4 * part.p, "stroke_opacity": 0.2 + 0.8 * part.p}
             self.line(path, through, f"line part {part.css}", title=title, **strength)
         if part.is_missed:
@@ -116,6 +118,7 @@ class Canvas:
         """The box alone."""
         self.has_boxes = True
         if part.is_shown:
+            self._told.append((part.p, title))
             opacity = 0.06 + (darkest - 0.06) * part.p
             self.box(x, y, wide, high, f"fill part {part.css} {css}", title=title, fill_opacity=opacity)
 
@@ -124,6 +127,11 @@ class Canvas:
         if part.is_gold:
             kind = "missed" if part.is_missed else "agreed"
             self.box(x + 1, y + 1, max(wide - 2, 1), high - 2, f"outline {kind}", title=f"{title}, in gold")
+
+    def part_text(self, x: float, y: float, text: str, part: Part, title: str = "") -> None:
+        """What is written on the line of a part, if anything."""
+        if text:
+            self.text(x, y, text, f"share {'missed' if part.is_missed else part.css}", title=title)
 
     # ---- what was drawn
 
@@ -140,16 +148,20 @@ class Canvas:
         """The shapes as SVG, without the element around them."""
         return "".join(self._shapes)
 
+    def described(self, most: int = 30) -> str:
+        """The most probable parts in words."""
+        told = sorted(((p, title) for p, title in self._told if title), key=lambda pair: -pair[0])
+        more = f"; and {len(told) - most} more" if len(told) > most else ""
+        return "; ".join(title for _, title in told[:most]) + more
+
     def _reach(self, *corners: Point) -> None:
         self._corners.extend((float(x), float(y)) for x, y in corners)
 
-    def _add(self, tag: str, css: str, text: str = "", *, title: str = "", **attributes: float | str) -> None:
-        written = "".join(
-            f' {name.replace("_", "-")}="{_written(name, value)}"'
-            for name, value in chain([("class", " ".join(css.split()))] if css.strip() else [], attributes.items())
-        )
+    def _add(self, tag: str, css: str, attributes: Mapping[str, float | str], title: str = "", text: str = "") -> None:
+        kind = f' class="{" ".join(css.split())}"' if css.strip() else ""
+        written = "".join(f' {name.replace("_", "-")}="{_written(name, value)}"' for name, value in attributes.items())
         inside = (f"<title>{_text.escaped(title)}</title>" if title else "") + _text.escaped(text)
-        self._shapes.append(f"<{tag}{written}>{inside}</{tag}>" if inside else f"<{tag}{written}/>")
+        self._shapes.append(f"<{tag}{kind}{written}>{inside}</{tag}>" if inside else f"<{tag}{kind}{written}/>")
 
 
 def _written(name: str, value: float | str) -> str:

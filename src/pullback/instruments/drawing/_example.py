@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,10 +13,13 @@ from torch import Tensor
 from pullback.instruments.drawing import _text
 from pullback.structures._structure import Structure
 
+FAINT = 0.05
+SURE = 0.995
 _OUTSIDE = 1e-3  # solvers in float32 stay well within it
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, order=True)
+class Part:
     """A part of a structure that is to be drawn: its index, its probability, and whether gold has it."""
 
     index: tuple[int, ...]
@@ -35,6 +38,11 @@ class Part(NamedTuple):
     def css(self) -> str:
         """The class of what is drawn for it."""
         return "" if self.is_gold is None else "agreed" if self.is_gold else "extra"
+
+    @property
+    def text(self) -> str:
+        """Its probability, unless that is one or too small to be worth writing."""
+        return _text.share(self.p) if FAINT <= self.p <= SURE else ""
 
 
 @dataclass(frozen=True)
@@ -138,16 +146,12 @@ class Example:
     def _checked(self, argument: str, given: Any, count: int, what: str, hint: str = "") -> list[str]:
         if given is None:
             return [str(i) for i in range(count)]
-        if not isinstance(given, (Sequence, Tensor)) and not hasattr(given, "__array__"):
-            raise TypeError(
-                f"draw: {argument} are a {type(given).__name__}; expected a list of texts, one for each {what}."
-            )
+        if not isinstance(given, Sequence) and not hasattr(given, "tolist"):
+            raise TypeError(f"draw: {argument} are a {type(given).__name__}; expected a list, one for each {what}.")
         given = given.tolist() if hasattr(given, "tolist") else list(given)
         if len(given) != count:
-            raise ValueError(
-                f"draw: {len(given)} {argument} were given; {self.kind} has {count} {what}(s) here, "
-                f"expected one of the {argument} for each{hint}."
-            )
+            expected = f"{count}, one for each {what}{hint}"
+            raise ValueError(f"draw: {len(given)} {argument} were given for {self.kind}; expected {expected}.")
         return [_text.clean(each) for each in given]
 
     # ---- plumbing

@@ -3,9 +3,7 @@
 from typing import NamedTuple
 
 from pullback.instruments.drawing import _text
-from pullback.instruments.drawing._example import Example, Part
-
-_FAINT = 0.05
+from pullback.instruments.drawing._example import FAINT, SURE, Example, Part
 
 
 class Labelled(NamedTuple):
@@ -26,8 +24,8 @@ class Labelled(NamedTuple):
         """What is written on the part: its label, and its probability if that is neither one nor very small."""
         if not self.part.is_shown:
             return ""
-        number = _text.share(self.share) if self.part.p >= _FAINT and self.share <= 0.995 else ""
-        return f"{self.label if self.part.p >= _FAINT else ''} {number}".strip()
+        number = _text.share(self.share) if self.part.p >= FAINT and self.share <= SURE else ""
+        return f"{self.label if self.part.p >= FAINT else ''} {number}".strip()
 
 
 def with_labels(example: Example, names: list[str]) -> list[Labelled]:

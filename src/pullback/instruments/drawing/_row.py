@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pullback.instruments.drawing import _text
 
-LINE = 620.0
+LINE = 500.0  # on a phone, text in a longer line would be too small
 
 
 class Slot(NamedTuple):
@@ -30,7 +30,16 @@ def slots(words: Iterable[str], gap: float = 14, least: float = 0) -> list[Slot]
 
 
 def lines(row: Sequence[Slot], longest: float = LINE) -> list[range]:
-    """The words of each line, where no line is longer than it should be."""
+    """The words of each line: as few lines as there can be, and all about as long."""
+    found = _broken(row, longest)
+    length = row[-1].right / len(found) if found else 0.0
+    while len(even := _broken(row, length)) > len(found):
+        length += 4
+    return even
+
+
+def _broken(row: Sequence[Slot], longest: float) -> list[range]:
+    """The words of each line, none longer than it should be unless it is a single word."""
     found: list[range] = []
     for i, slot in enumerate(row):
         if found and slot.right - row[found[-1].start].left <= longest:

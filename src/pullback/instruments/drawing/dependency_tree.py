@@ -45,7 +45,7 @@ def draw_arcs(structure: DependencyTree, example: Example) -> Canvas:
     A labelled arc is as probable as all its labels together, and the likeliest is written on it.
     """
     (n,) = example.length
-    words = example.labels_for(n, "word", "; the root is not among them")
+    words = example.labels_for(n, "word", " (the root is not among them)")
     arcs = _arcs(structure, example, words)
     canvas = Canvas()
     centers = _centers(words, arcs)
@@ -140,8 +140,6 @@ def _write(canvas: Canvas, arc: Arc, ends: tuple[float, float], top: float) -> N
     """The label and the probability of an arc, and the label that gold has instead."""
     x, y = ((ends[0] + ends[1]) / 2, top + 4) if not arc.is_root else (ends[1], top - 5)
     text = f"root {arc.text}".strip() if arc.is_root and not arc.text.lower().startswith("root") else arc.text
-    kind = "missed" if arc.part.is_missed else arc.part.css
     if arc.gold_label:
         canvas.text(x, y - 14, arc.gold_label, "share missed", title=arc.title)
-    if text:
-        canvas.text(x, y, text, f"share {kind}", title=arc.title)
+    canvas.part_text(x, y, text, arc.part, arc.title)

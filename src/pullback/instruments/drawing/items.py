@@ -3,10 +3,10 @@
 from pullback.instruments.drawing import _text
 from pullback.instruments.drawing._bars import draw_bars
 from pullback.instruments.drawing._canvas import Canvas, on_dark
-from pullback.instruments.drawing._example import Example, Part
+from pullback.instruments.drawing._example import SURE, Example, Part
+from pullback.instruments.drawing._row import LINE
 from pullback.structures._structure import Structure
 
-_LINE = 560.0
 _FEW = 20
 
 
@@ -31,14 +31,14 @@ def draw_highlights(structure: Structure, example: Example) -> Canvas:
     x, y = 0.0, 0.0
     for i, label in enumerate(labels):
         wide = _text.width(_text.shorten(label)) + 12
-        if x > 0 and x + wide > _LINE:
+        if x > 0 and x + wide > LINE:
             x, y = 0.0, y + 46
         css = ""
         if i in parts:
             part = parts[i]
             canvas.part_box(x, y, wide, 28, part, f"{label}: {part.p:.3f}")
             css = on_dark(part)
-            if part.is_shown and part.p <= 0.995:
+            if part.is_shown and part.p <= SURE:
                 canvas.text(x + wide / 2, y + 41, _text.share(part.p), "small")
         canvas.text(x + wide / 2, y + 19, _text.shorten(label), css, title=label)
         x += wide + 4

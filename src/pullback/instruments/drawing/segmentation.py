@@ -2,7 +2,7 @@
 
 from pullback.instruments.drawing import _text
 from pullback.instruments.drawing._canvas import Canvas, on_dark
-from pullback.instruments.drawing._example import Example, Part
+from pullback.instruments.drawing._example import SURE, Example, Part
 from pullback.instruments.drawing._row import Slot, lines, slots, stacked
 from pullback.instruments.drawing._style import label_class
 from pullback.structures.segmentation import Segmentation
@@ -42,7 +42,7 @@ def draw_segments(structure: Segmentation, example: Example) -> Canvas:
 def _draw_bar(canvas: Canvas, part: Part, first: Slot, last: Slot, y: float, names: list[str], title: str) -> None:
     left, right = first.left + 1.5, last.right - 1.5
     canvas.part_box(left, y, right - left, _BAR, part, title, label_class(part.index[2]))
-    name, probability = names[part.index[2]], "" if part.p > 0.995 or not part.is_shown else _text.share(part.p)
+    name, probability = names[part.index[2]], "" if part.p > SURE or not part.is_shown else _text.share(part.p)
     for text in (f"{name} {probability}".strip(), name, probability):
         if text and _text.width(text, 12) <= right - left - 2:
             canvas.text((left + right) / 2, y + 15, text, f"small {on_dark(part)}", title=title)

@@ -24,10 +24,10 @@ def draw_circle(structure: SpanningTree, example: Example) -> Canvas:
         ends = [places[i], places[j]]
         title = f"{labels[i]} – {labels[j]}: {part.p:.3f}"
         canvas.part_line(straight(*ends), ends, part, title)
-        if part.is_shown and part.p <= 0.995 and len(parts) <= 2 * n:
-            texts.append((_between(*ends, 0.4), part, title))
-    for (x, y), part, title in texts:
-        canvas.text(x, y + 4, _text.share(part.p), f"share {'missed' if part.is_missed else part.css}", title=title)
+        near, far = ends if (i + j) % 2 == 0 else reversed(ends)  # away from the center, where many edges meet
+        texts.append((_between(near, far, 0.3), part, title))
+    for (x, y), part, title in texts:  # no line goes over a text
+        canvas.part_text(x, y + 4, part.text, part, title)
     for label, angle, (x, y) in zip(labels, angles, places):
         canvas.dot(x, y, 6, "node")
         side = "middle" if abs(cos(angle)) < 0.3 else "start" if cos(angle) > 0 else "end"

@@ -2,7 +2,7 @@
 
 from pullback.instruments.drawing import _text
 from pullback.instruments.drawing._canvas import Canvas, on_dark, straight
-from pullback.instruments.drawing._example import Example, Part
+from pullback.instruments.drawing._example import SURE, Example, Part
 from pullback.structures._structure import Structure
 from pullback.structures.alignment import Alignment
 
@@ -44,7 +44,7 @@ def draw_alignment(structure: Alignment, example: Example) -> Canvas:
 
 def _texts(example: Example) -> tuple[list[str], list[str]]:
     rows, columns = example.length
-    return example.labels_for(rows, "row", "; `names` are for columns"), example.names_for(columns, "column")
+    return example.labels_for(rows, "row", " (`names` are for columns)"), example.names_for(columns, "column")
 
 
 def _center(i: int, j: int) -> tuple[float, float]:
@@ -76,7 +76,7 @@ def _draw_cells(
         canvas.part_box(
             j * _CELL + 1, i * _CELL + 1, _CELL - 2, _CELL - 2, part, title, "cell", 0.35 if has_path else 0.9
         )
-        if part.is_shown and part.p <= 0.995 and not has_path:
+        if part.is_shown and part.p <= SURE and not has_path:
             css = f"small {on_dark(part)}"
             canvas.text((j + 0.5) * _CELL, (i + 0.5) * _CELL + 4, _text.share(part.p), css, title=title)
     return canvas
