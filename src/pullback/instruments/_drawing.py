@@ -39,7 +39,7 @@ class Drawing:
         return self.svg
 
     def __repr__(self) -> str:
-        return f"<Drawing: {_text.shorten(self.title, 60)}, {self.width} × {self.height}>"
+        return f"<Drawing: {_text.shorten(self.title, 60)}>"
 
 
 def framed(canvas: Canvas, title: str, has_gold: bool) -> Drawing:

@@ -82,7 +82,7 @@ def draw(
     >>> from pullback import DependencyTree
     >>> heads = torch.tensor([2, 0, 2])
     >>> draw(DependencyTree(), DependencyTree.arcs(heads), ["she", "reads", "books"])
-    <Drawing: DependencyTree over she reads books, 183 × 129>
+    <Drawing: DependencyTree over she reads books>
     """
     batch = _check(structure, point, gold, threshold)
     chosen = _index(index, batch, point)

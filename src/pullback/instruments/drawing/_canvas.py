@@ -172,7 +172,7 @@ def _written(name: str, value: float | str) -> str:
 
 def on_dark(part: Part) -> str:
     """The class of a text on the box of a part."""
-    return "on-dark" if part.is_shown and part.p > 0.6 else "on-light"
+    return "on-dark" if part.is_shown and part.p > 0.75 else "on-light"
 
 
 def curve(*points: Point) -> str:

@@ -138,7 +138,7 @@ def _draw_line(canvas: Canvas, arc: Arc, ends: tuple[float, float], top: float) 
 
 def _write(canvas: Canvas, arc: Arc, ends: tuple[float, float], top: float) -> None:
     """The label and the probability of an arc, and the label that gold has instead."""
-    x, y = ((ends[0] + ends[1]) / 2, top + 4) if not arc.is_root else (ends[1], top - 5)
+    x, y = ((ends[0] + ends[1]) / 2, top - 4) if not arc.is_root else (ends[1], top - 5)
     text = f"root {arc.text}".strip() if arc.is_root and not arc.text.lower().startswith("root") else arc.text
     if arc.gold_label:
         canvas.text(x, y - 14, arc.gold_label, "share missed", title=arc.title)
