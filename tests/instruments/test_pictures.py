@@ -102,6 +102,7 @@ def test_a_constituency_tree_has_a_node_for_each_span_of_several_words():
         "the cat: 1.000", "sleeps outside: 1.000", "the cat sleeps outside: 1.000"
     }  # fmt: skip
     assert len(shapes(drawing, "line")) == 6
+    assert "the cat: 1.000" in shapes(drawing)[0].find(f"{SVG}desc").text
 
 
 def test_a_mixture_of_constituency_trees_has_a_bar_for_each_span():

@@ -10,6 +10,11 @@ from pullback.instruments.drawing._example import Part
 from pullback.instruments.drawing._style import style
 
 _MARGIN = 14.0
+_KINDS = {
+    "in both": Part((), 1.0, is_gold=True),
+    "not in gold": Part((), 1.0, is_gold=False),
+    "in gold alone": Part((), 0.0, is_gold=True, is_shown=False),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +52,7 @@ def framed(canvas: Canvas, title: str, has_gold: bool) -> Drawing:
     described = canvas.described()
     if has_gold:
         left, _, _, bottom = canvas.bounds
-        canvas.place(_legend(canvas.has_lines), left, bottom + 16, "legend")
+        canvas.place(_legend(canvas.is_of_lines), left, bottom + 16, "legend")
     left, top, right, bottom = canvas.bounds
     x, y = left - _MARGIN, top - _MARGIN
     width, height = round(right - left + 2 * _MARGIN), round(bottom - top + 2 * _MARGIN)
@@ -63,19 +68,15 @@ def framed(canvas: Canvas, title: str, has_gold: bool) -> Drawing:
     return Drawing(svg, _text.clean(title), width, height)
 
 
-def _legend(has_lines: bool) -> Canvas:
+def _legend(is_of_lines: bool) -> Canvas:
     """What it looks like where the point and gold agree, and where they do not."""
     legend = Canvas()
-    kinds = [("in both", Part((), 1.0, True)), ("not in gold", Part((), 1.0, False)), ("in gold alone", _MISSED)]
     x = 0.0
-    for text, part in kinds:
-        if has_lines:
+    for text, part in _KINDS.items():
+        if is_of_lines:
             legend.part_line(f"M{_text.number(x)} 7H{_text.number(x + 24)}", [(x, 0), (x + 24, 14)], part)
         else:
             legend.part_box(x, 0, 24, 14, part)
         legend.text(x + 30, 11, text, "small", anchor="start")
         x += 30 + _text.width(text, 12) + 16
     return legend
-
-
-_MISSED = Part((), 0.0, True, is_shown=False)

@@ -121,7 +121,7 @@ def _index(index: int | tuple[int, ...] | None, batch: torch.Size, point: Tensor
             f"draw: the point has shape {tuple(point.shape)}, a batch of shape {tuple(batch)}; expected one example, "
             "or index= to say which."
         )
-    numbers = (index,) if isinstance(index, int) else tuple(index)
+    numbers = tuple(int(number) for number in (index if isinstance(index, (tuple, list)) else (index,)))
     if len(numbers) != len(batch) or not all(-size <= number < size for number, size in zip(numbers, batch)):
         raise IndexError(f"draw: index is {index!r} for a batch of shape {tuple(batch)}; expected one of its examples.")
     return numbers
@@ -129,8 +129,7 @@ def _index(index: int | tuple[int, ...] | None, batch: torch.Size, point: Tensor
 
 def _title(example: Example) -> str:
     """What the drawing shows: the structure, and the labels if they are a list of texts."""
-    labels = example.labels
-    if isinstance(labels, str) or not isinstance(labels, (list, tuple)):
-        return f"{example.kind} over {labels}" if isinstance(labels, str) else example.kind
-    is_text = bool(labels) and all(isinstance(label, str) for label in labels)
-    return f"{example.kind} over {' '.join(labels)}" if is_text else example.kind
+    labels = [example.labels] if isinstance(example.labels, str) else example.labels
+    if not isinstance(labels, (list, tuple)) or not labels or not all(isinstance(label, str) for label in labels):
+        return example.kind
+    return f"{example.kind} over {' '.join(labels)}"

@@ -15,15 +15,16 @@ class Canvas:
 
     `text`, `box`, `line`, `dot` and `place` are for everything around the parts of a structure.  `part_line` and
     `part_box` draw the parts themselves: the more probable the stronger, and in the way that says whether gold has
-    them.  A title is what is shown when the mouse rests on a shape.
+    them.  A title is what is shown when the mouse rests on a shape; those of parts make up the description.
     """
+
+    is_of_lines = False
+    """Whether parts are lines, also in the legend; boxes if not."""
 
     def __init__(self) -> None:
         self._shapes: list[str] = []
         self._corners: list[Point] = []
         self._told: list[tuple[float, str]] = []
-        self.has_lines = False
-        self.has_boxes = False
 
     # ---- around the parts
 
@@ -64,8 +65,7 @@ class Canvas:
         kind = f' class="{css}"' if css else ""
         self._shapes.append(f'<g{kind} transform="translate({at})">{other.shapes}</g>')
         self._told += other._told
-        self.has_lines |= other.has_lines
-        self.has_boxes |= other.has_boxes
+        self.is_of_lines |= other.is_of_lines
 
     # ---- parts
 
@@ -74,12 +74,12 @@ class Canvas:
     ) -> None:
         """A part as a line, wider and darker if more probable; dashed where gold has it and the point does not.
 
-        tip: where an arrow ends, and the direction it comes from, of length 1.
+        tip: where an arrow ends, and its direction, of length 1.
         """
-        self.has_lines = True
+        self.is_of_lines = True
         through = list(through)
         if part.is_shown:
-            self._told.append((part.p, title))
+            self.tell(part, title)
             strength = {"stroke_width": 1 + 2.4 * part.p, "stroke_opacity": 0.2 + 0.8 * part.p}
             self.line(path, through, f"line part {part.css}", title=title, **strength)
         if part.is_missed:
@@ -116,9 +116,8 @@ class Canvas:
         darkest: float = 0.9,
     ) -> None:
         """The box alone."""
-        self.has_boxes = True
         if part.is_shown:
-            self._told.append((part.p, title))
+            self.tell(part, title)
             opacity = 0.06 + (darkest - 0.06) * part.p
             self.box(x, y, wide, high, f"fill part {part.css} {css}", title=title, fill_opacity=opacity)
 
@@ -132,6 +131,11 @@ class Canvas:
         """What is written on the line of a part, if anything."""
         if text:
             self.text(x, y, text, f"share {'missed' if part.is_missed else part.css}", title=title)
+
+    def tell(self, part: Part, title: str) -> None:
+        """Adds a part to the description, which readers have who cannot see the drawing."""
+        if title:
+            self._told.append((part.p, title))
 
     # ---- what was drawn
 
@@ -150,7 +154,7 @@ class Canvas:
 
     def described(self, most: int = 30) -> str:
         """The most probable parts in words."""
-        told = sorted(((p, title) for p, title in self._told if title), key=lambda pair: -pair[0])
+        told = sorted(self._told, key=lambda pair: -pair[0])
         more = f"; and {len(told) - most} more" if len(told) > most else ""
         return "; ".join(title for _, title in told[:most]) + more
 

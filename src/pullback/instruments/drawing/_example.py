@@ -45,7 +45,7 @@ class Part:
         return _text.share(self.p) if FAINT <= self.p <= SURE else ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Example:
     """One example of a batch of points, and what the caller says about it.
 
@@ -78,16 +78,16 @@ class Example:
         longest = self.structure.longest(self.event)
         if self.structure.lengths is None:
             return tuple(longest)
-        numbers = self.pick(self.structure.lengths, len(longest) > 1).reshape(-1)
+        numbers = self.pick(self.structure.lengths, 1 if len(longest) > 1 else 0).reshape(-1)
         return tuple(int(number) for number in numbers)
 
     @cached_property
     def allowed(self) -> Tensor:
         """Which parts exist: (*event)."""
-        allowed = self.structure.allowed(self.points.shape)
+        allowed = self.structure.allowed(self.points.shape, torch.device("cpu"))
         if allowed is None:
             return torch.ones(self.event, dtype=torch.bool)
-        return allowed.cpu().expand(self.points.shape)[self.index]
+        return allowed.expand(self.points.shape)[self.index]
 
     @cached_property
     def point(self) -> Tensor:
@@ -102,7 +102,7 @@ class Example:
     def pick(self, field: Tensor, dims: int = 0) -> Tensor:
         """What belongs to this example in a field of the structure, (*batch) and `dims` dimensions more."""
         batch = self.points.shape[: len(self.index)]
-        return field.detach().cpu().expand(*batch, *field.shape[field.dim() - int(dims) :])[self.index]
+        return field.detach().cpu().expand(*batch, *field.shape[field.dim() - dims :])[self.index]
 
     def inner(self, structure: Structure, points: Tensor, golds: Tensor | None, **changes: Any) -> Example:
         """The example of a structure within this one."""

@@ -44,6 +44,7 @@ def _by_width(spans: list[Labelled]) -> list[Labelled]:
 
 def _draw_tree(canvas: Canvas, spans: list[Labelled], row: list[Slot], words: list[str]) -> None:
     """A node above its children; spans that gold alone has are dashed, below the words."""
+    canvas.is_of_lines = True
     tops: list[Point] = [(slot.center, -18.0) for slot in row]  # of the highest node above each word so far
     nodes = []
     for one in _by_width([one for one in spans if one.part.is_shown]):
@@ -56,6 +57,7 @@ def _draw_tree(canvas: Canvas, spans: list[Labelled], row: list[Slot], words: li
         for child in children:
             canvas.line(straight(node, child), [node, child], f"line {one.part.css}", stroke_width=1.6)
     for one, (x, y) in nodes:
+        canvas.tell(one.part, _title(one, words))
         _draw_node(canvas, one, x, y, _title(one, words))
     missed = _by_width([one for one in spans if one.part.is_missed])
     levels = stacked([(one.part.index[0], one.part.index[1] + 1) for one in missed])
