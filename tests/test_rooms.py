@@ -1,6 +1,7 @@
 """The drawing of the rooms, held by reading the import statements.
 
-command ─► experiments ─► warming ─► estimators ─► descents ─► regularizers ─► structures ─► operators ─► kernels
+command ─► experiments ─► instruments ─► warming ─► estimators ─► descents ─► regularizers ─► structures ─► operators ─►
+kernels
 
 `warming` and `command` are rooms of one file.
 """
@@ -20,6 +21,7 @@ ROOMS = (  # each sees those before it
     "descents",
     "estimators",
     "warming",
+    "instruments",
     "experiments",
     "command",
 )
@@ -31,7 +33,7 @@ WORK_TOGETHER = (
     {"estimators.surrogate", "estimators.spigot"},
     {"operators.trees", "operators.tree_sparsemap", "operators.labelled_trees"},
 )
-LISTS = ("estimators.catalog",)  # imports whatever it lists
+LISTS = ("estimators.catalog", "instruments.draw")  # imports whatever it lists
 
 
 def name_of(path: Path) -> str:

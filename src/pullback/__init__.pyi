@@ -29,6 +29,9 @@ from pullback.estimators.score_function import (
 )
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
 from pullback.estimators.surrogate import Surrogate
+from pullback.instruments._drawing import Drawing
+from pullback.instruments.compare import GradientComparison, GradientRow, compare_gradients
+from pullback.instruments.draw import draw
 from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
 from pullback.regularizers._regularizer import MirrorMap, Prediction, Regularizer
 from pullback.regularizers.entropy import Entropy
@@ -82,6 +85,7 @@ __all__ = [
     "DependencyTree",
     "Descent",
     "Downstream",
+    "Drawing",
     "Entropy",
     "Entry",
     "Enumerable",
@@ -89,6 +93,8 @@ __all__ = [
     "Estimator",
     "Exhaustive",
     "FenchelYoungLoss",
+    "GradientComparison",
+    "GradientRow",
     "Independent",
     "Inspection",
     "Iterate",
@@ -139,6 +145,8 @@ __all__ = [
     "Unconstrained",
     "Unregularized",
     "best_vertex",
+    "compare_gradients",
+    "draw",
     "entmax",
     "get_estimator",
     "minimum_risk",
