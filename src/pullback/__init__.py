@@ -5,6 +5,9 @@ from pullback.descents.exhaustive import Exhaustive
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.unconstrained import Unconstrained
+from pullback.distributions._distribution import StructureDistribution
+from pullback.distributions.gibbs import Gibbs
+from pullback.distributions.sparsemap import SparseMAPDistribution
 from pullback.estimators._estimator import Counted, Estimator
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
 from pullback.estimators.expectation import (
@@ -94,6 +97,7 @@ __all__ = [
     "Estimator",
     "Exhaustive",
     "FenchelYoungLoss",
+    "Gibbs",
     "Independent",
     "Iterate",
     "KBest",
@@ -123,9 +127,11 @@ __all__ = [
     "Sinkhorn",
     "Solution",
     "SpanningTree",
+    "SparseMAPDistribution",
     "SparseMarginalization",
     "SquaredNorm",
     "Structure",
+    "StructureDistribution",
     "Subset",
     "Surrogate",
     "Tagging",
