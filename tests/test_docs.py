@@ -62,7 +62,8 @@ def test_an_estimator_of_the_guide_trains():
 
 
 @pytest.mark.parametrize("program", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_an_example_program_runs(program, capsys):
+def test_an_example_program_runs(program, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", [program.name, "--quick"])  # those that take long have a short form
     runpy.run_path(str(program), run_name="__main__")
     assert capsys.readouterr().out
 

@@ -4,6 +4,9 @@ from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.step_sizes import Polyak, Relative
 from pullback.descents.unconstrained import Unconstrained
+from pullback.distributions._distribution import StructureDistribution
+from pullback.distributions.gibbs import Gibbs
+from pullback.distributions.sparsemap import SparseMAPDistribution
 from pullback.estimators._estimator import Estimator
 from pullback.estimators._inspection import Inspection, Label
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
@@ -93,6 +96,7 @@ __all__ = [
     "Estimator",
     "Exhaustive",
     "FenchelYoungLoss",
+    "Gibbs",
     "GradientComparison",
     "GradientRow",
     "Independent",
@@ -131,10 +135,12 @@ __all__ = [
     "Sinkhorn",
     "Solution",
     "SpanningTree",
+    "SparseMAPDistribution",
     "SparseMarginalization",
     "SquaredNorm",
     "StepSize",
     "Structure",
+    "StructureDistribution",
     "Subset",
     "Surrogate",
     "Tagging",
