@@ -102,7 +102,7 @@ def lattice(n, t):
     The nodes of position i begin at 4 + i · row_length(t), where four neighbors are together in memory; those between
     have no edges.
     """
-    width = row_length(t)
+    n, width = max(n, 1), row_length(t)
     sink = 4 + (n - 1) * width
     first = np.empty(sink + 1, np.int64)
     head, edge, share = np.empty(1 + (n - 1) * t, np.int64), np.empty(2 + (n - 1) * t, np.int64), np.empty(sink)

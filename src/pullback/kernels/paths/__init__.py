@@ -2,7 +2,7 @@
 
 from pullback.kernels.paths.best import argmax
 from pullback.kernels.paths.k_best import topk
-from pullback.kernels.paths.lattices import alignments, segmentations
+from pullback.kernels.paths.lattices import alignments, joined_end, joined_segmentations, segmentations
 from pullback.kernels.paths.mixtures import mixture, mixture_backward
 from pullback.kernels.paths.numbering import number
 from pullback.kernels.paths.projection import project, project_backward
@@ -14,6 +14,8 @@ __all__ = [
     "argmax",
     "hessian_product",
     "log_partition",
+    "joined_end",
+    "joined_segmentations",
     "mixture",
     "mixture_backward",
     "number",
