@@ -81,12 +81,10 @@ class Segmentation(Compiled):
         self._check_facts(point.shape)
         point = point.detach()
         _, (n, w, t) = self._split(point.shape)
-        begun = point.sum(-2)[..., 1:, :]  # (..., n − 1, t): what begins at a position, and what ends before it
-        slots = self._slots((n, w, t)).to(point.device).flatten().expand(*point.shape[:-3], -1)
-        ended = torch.stack([
-            point.flatten(-3).new_zeros((*point.shape[:-3], n)).scatter_add(-1, slots[..., c::t], point[..., c].flatten(-2))
-            for c in range(t)
-        ], -1)[..., :-1, :]
+        last = self._slots((n, w, t)).to(point.device)[..., 0].flatten()  # position of each (start, width)
+        begun = point.sum(-2)[..., 1:, :]  # (..., n − 1, t)
+        ended = torch.zeros_like(point.sum(-2)).index_add(-2, last, point.flatten(-3, -2))[..., :-1, :]
+        ended = ended * (begun.sum(-1, keepdim=True) > 0)  # behind the last segment nothing begins
         steps = self._table(point).unsqueeze(-3).expand(*begun.shape, t)
         return tagging.couple(torch.stack([ended, begun], -2), steps, None)[0].sum(-1)
 

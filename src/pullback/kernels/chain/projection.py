@@ -21,7 +21,6 @@ PATIENCE = 3.0, 0.3  # of the active set, and more of it for each tag: they make
 EXACT = 1e-12  # the gap at which the active set ends; with a larger one it might be on a neighboring face
 
 
-@kernel
 def project(scores, lengths, point, lo, hi):
     """The nearest mixture of tag sequences of each instance.
 
@@ -30,20 +29,23 @@ def project(scores, lengths, point, lo, hi):
     answer, at most about half a dozen steps of O(n t³).
     Returns the first instance without a sequence, with a score of NaN or +∞ or a length out of range, −2 − b if the
     search on instance b did not converge, else −1.
+
+    Not one kernel but two: each takes long to compile, and where scores are large, the first is enough.
     """
-    for b in range(lo, hi):
-        if lengths[b] < 0 or lengths[b] > scores.shape[1]:
-            return b
+    wrong = np.flatnonzero((lengths[lo:hi] < 0) | (lengths[lo:hi] > scores.shape[1]))
+    if len(wrong):
+        return lo + int(wrong[0])
     rounds = np.empty(len(lengths), np.int64)
     patience = PATIENCE[0] + PATIENCE[1] * scores.shape[2]
     refused = attempt(scores, lengths, (), EXACT, patience, point, rounds, lo, hi)
-    return refused if refused >= 0 else finish_as_flows(scores, lengths, rounds, point, lo, hi)
+    if refused >= 0 or not rounds[lo:hi].any():
+        return refused
+    return finish_as_flows(scores, lengths, rounds, point, lo, hi)
 
 
-@kernel
 def project_as_flows(scores, lengths, point, lo, hi):
     """`project`, always by Newton's method."""
-    return finish_as_flows(scores, lengths, np.full(len(lengths), np.int64(-1)), point, lo, hi)
+    return finish_as_flows(scores, lengths, np.full(len(lengths), -1), point, lo, hi)
 
 
 @kernel
