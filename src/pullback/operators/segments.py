@@ -108,7 +108,7 @@ class _Joined:
 
 
 def _work(scores: Array, *_: Any) -> float:
-    return 5.0 * scores[0].size + 5.0 * scores.shape[1] * float(scores.shape[3]) ** 2
+    return 5.0 * float(scores[0].size) + 5.0 * float(scores.shape[1] * scores.shape[3] ** 2)
 
 
 _OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Segmentation", "moves": 2}

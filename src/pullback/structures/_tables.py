@@ -19,7 +19,7 @@ def check_table(structure: str, name: str, given: Any, dims: int) -> None:
 
 
 def table(structure: str, name: str, given: Tensor, scores: Tensor, shape: torch.Size) -> Tensor:
-    """The table as scores are, on their device and in their precision; raises where it does not broadcast to `shape`."""
+    """The table on the device and in the precision of the scores; raises where it does not broadcast to `shape`."""
     if given.shape[-1] != shape[-1] or not broadcasts(given.shape, shape):
         raise ValueError(
             f"{structure}: {name} has shape {tuple(given.shape)} for scores of shape {tuple(scores.shape)}; "

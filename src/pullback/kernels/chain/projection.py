@@ -111,7 +111,7 @@ def lattice(n, t):
     runs = np.int64(0)
     for u in range(sink):
         first[u], share[u] = runs, 1.0 / np.sqrt(t)
-        if u == 0 or u >= 4 and (u - 4) % width < t:
+        if u == 0 or (u >= 4 and (u - 4) % width < t):
             head[runs], edge[runs] = (u + width - 4) // width * width + 4, runs * width
             runs += 1
     first[sink], edge[runs], share[0] = runs, runs * width, 1.0

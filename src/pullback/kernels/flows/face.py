@@ -17,7 +17,7 @@ def project_on_face(graph, w):
     row, trial, potential, imbalance = w.row, w.trial, w.potential, w.imbalance
     collect(graph, w.reduced, FACE, w.active)
     _, tail, head, edge, _ = w.active
-    count = w.active.count[0]
+    count = w.active.size[0]
     imbalance[: graph.sink + 1] = 0.0
     for k in range(count):
         imbalance[tail[k]] += row[edge[k]]

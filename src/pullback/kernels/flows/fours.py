@@ -236,8 +236,8 @@ def eliminate_within(fours, rows, first, width, a, b, c, d, e, f):
     factors = [fours.spread(fours.builder.fneg(factor)) for factor in (a, b, c, d, e, f)]
     with fours.loop(width) as (column, _):
         values = [fours.load(rows, start, column) for start in starts]
-        for k, (i, j) in enumerate((i, j) for j in range(4) for i in range(j)):
-            values[j] = fours.add_product(values[j], factors[k], values[i])
+        for factor, (i, j) in zip(factors, ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))):
+            values[j] = fours.add_product(values[j], factor, values[i])
         for start, value in zip(starts[1:], values[1:]):
             fours.store(value, rows, start, column)
 

@@ -33,12 +33,12 @@ SLACK = 3
 
 
 class Active(NamedTuple):
-    """A list of edges, sorted by tail: `count[0]` of them, with tail, head and number.
+    """A list of edges, sorted by tail: `size[0]` of them, with tail, head and number.
 
     furthest[u] is the last node below the sink that one of those from u leads to, 0 if there is none.
     """
 
-    count: np.ndarray
+    size: np.ndarray
     tail: np.ndarray
     head: np.ndarray
     edge: np.ndarray
@@ -112,7 +112,7 @@ def collect(graph, value, least, active):
                     k -= 1
             if k >= begin:
                 furthest[u] = max(furthest[u], heads[k])
-    active.count[0] = count
+    active.size[0] = count
 
 
 @inner

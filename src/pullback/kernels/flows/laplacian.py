@@ -3,10 +3,10 @@
     Σ over the active edges at v of (x_v − x_w) = b_v   for every node v,   x_source = 0
 
 with w the other end of the edge.  Only nodes that an active edge touches have an unknown.  They keep their topological
-order, in which a chain of layers gives a block-tridiagonal matrix and a lattice a banded one, and are taken in groups of
-four: the rows of group g in the upper half end with the columns of group last[g], and elimination fills nothing behind
-it as long as `last` never decreases.  The sink, which may have neighbors anywhere, is a border: one more column, kept
-apart.
+order, in which a chain of layers gives a block-tridiagonal matrix and a lattice a banded one, and are taken in groups
+of four: the rows of group g in the upper half end with the columns of group last[g], and elimination fills nothing
+behind it as long as `last` never decreases.  The sink, which may have neighbors anywhere, is a border: one more column,
+kept apart.
 
 All weights being one, a pivot is the conductance between a node and the source or later nodes: at least about
 1 / nodes, or zero, up to rounding, where a component without the source ends.  Its last node is then pinned at 0.
@@ -65,7 +65,7 @@ def new_system(nodes, size):
 def _count_edges(sink, active, degree):
     """degree[v]: the number of active edges at node v."""
     degree[: sink + 1] = 0.0
-    for k in range(active.count[0]):
+    for k in range(active.size[0]):
         degree[active.tail[k]] += 1.0
         degree[active.head[k]] += 1.0
 
@@ -101,7 +101,7 @@ def assemble(sink, active, system):
     groups = _lay_out(unknowns, active.furthest, system)
     for i in range(unknowns):
         rows[_row(i, last, base) + i] = degree[node[i]]
-    for k in range(active.count[0]):
+    for k in range(active.size[0]):
         i, v = place[active.tail[k]], active.head[k]
         if i >= 0:
             rows[_row(i, last, base) + place[v] if v < sink else 4 * groups + i] -= 1.0
@@ -142,9 +142,9 @@ def solve(sink, unknowns, system, sink_x):
         for h in range(g + 1, last[g] + 1):
             step, goal = 4 * (last[h] - h + 1), base[h]
             for k in range(first + 4 * (h - g), first + 4 * (h - g) + 4, 2):
-                l, m, n = k + width, k + 2 * width, k + 3 * width
-                p, q, r, s = a * rows[k], b * rows[l], c * rows[m], d * rows[n]
-                t, u, v, w = a * rows[k + 1], b * rows[l + 1], c * rows[m + 1], d * rows[n + 1]
+                x, y, z = k + width, k + 2 * width, k + 3 * width
+                p, q, r, s = a * rows[k], b * rows[x], c * rows[y], d * rows[z]
+                t, u, v, w = a * rows[k + 1], b * rows[x + 1], c * rows[y + 1], d * rows[z + 1]
                 begin, length = first + 4 * (h - g), width - 4 * (h - g)
                 subtract(rows, begin, width, length, goal, p, q, r, s, goal + step, t, u, v, w)
                 goal += 2 * step
@@ -174,12 +174,12 @@ def _pivot(rows, o, width, i, j):
     c2 = rows[q + 2] - f * rows[o + 2] - h * b2
     c3 = rows[q + 3] - f * rows[o + 3] - h * b3
     c = _inverse(c2)
-    l = c * c3
-    d = _inverse(rows[r + 3] - g * rows[o + 3] - k * b3 - l * c3)
-    eliminate_within(rows, o, width, e, f, h, g, k, l)
+    m = c * c3
+    d = _inverse(rows[r + 3] - g * rows[o + 3] - k * b3 - m * c3)
+    eliminate_within(rows, o, width, e, f, h, g, k, m)
     for x in (i, j):
         rows[x + 1] -= e * rows[x]
         rows[x + 2] -= f * rows[x] + h * rows[x + 1]
-        rows[x + 3] -= g * rows[x] + k * rows[x + 1] + l * rows[x + 2]
+        rows[x + 3] -= g * rows[x] + k * rows[x + 1] + m * rows[x + 2]
     rows[o], rows[p + 1], rows[q + 2], rows[r + 3] = a, b, c, d
     return a, b, c, d

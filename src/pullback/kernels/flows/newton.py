@@ -105,7 +105,7 @@ def _is_solved(graph, reduced, core, imbalance, active, rounding):
                 return False
         if k == 0:
             mark_core(reduced, graph, core)  # it has grown where silent nodes were settled
-    for k in range(active.count[0]):
+    for k in range(active.size[0]):
         if reduced[active.edge[k]] > rounding and (core[active.tail[k]] < 2.0 or core[active.head[k]] < 2.0):
             return False
     return True
@@ -116,7 +116,7 @@ def _write_flow(reduced, core, active, flow):
     """Writes max(0, r) for the edges of the core and 0 for others; `flow` may be `reduced` itself."""
     for e in range(len(reduced)):
         flow[e] = reduced[e] if reduced[e] > ZERO else 0.0
-    for k in range(active.count[0]):
+    for k in range(active.size[0]):
         if core[active.tail[k]] < 2.0 or core[active.head[k]] < 2.0:
             flow[active.edge[k]] = 0.0
 
@@ -159,7 +159,7 @@ def _balance(sink, flow, active, imbalance):
     imbalance[: sink + 1] = 0.0
     imbalance[0], imbalance[sink] = -1.0, 1.0
     squares = 0.0
-    for k in range(active.count[0]):
+    for k in range(active.size[0]):
         here = flow[active.edge[k]]
         imbalance[active.tail[k]] += here
         imbalance[active.head[k]] -= here

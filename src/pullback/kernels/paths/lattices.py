@@ -19,7 +19,7 @@ def segmentations(n, w, t):
 
 @lru_cache(64)
 def joined_segmentations(n, w, t):
-    """Segmentations whose transitions are parts, too, behind those of the segments: (i, a, b) for a label a before b at i.
+    """Segmentations whose transitions are parts, too, behind the segments: (i, a, b) where b follows a at position i.
 
     Before position i > 0 stand 2 t + 1 nodes: one for each label that ends there, one where a sequence of i positions
     ends, one for each label that begins there; `joined_end` gives the number of the second.

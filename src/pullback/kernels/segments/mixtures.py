@@ -2,8 +2,8 @@
 
     max ⟨s, μ⟩ + Σ p_z worth(z) − ½‖μ‖²     over   μ = Σ p_z z,   worth(z) = Σ transition[label before, label]
 
-By the active-set method.  Of scores (batch, n, w, t), a segment is the part (start · w + width − 1) · t + label, and the
-slot of its last position holds it.  The transitions (batch, t, t) are the only option.  The argmax goes backward, in
+By the active-set method.  Of scores (batch, n, w, t), a segment is the part (start · w + width − 1) · t + label, which
+the slot of its last position holds.  The transitions (batch, t, t) are the only option.  The argmax goes backward, in
 O(n w t + n t²), with the best score of what begins at position i:
 
     begun[i, b] = max_k  s[i, k, b] + ahead[i + k + 1, b]      the first segment has label b
