@@ -267,6 +267,8 @@ SEGMENTATIONS = [
     Case("Segmentation, no batch", pb.Segmentation(), (), (4, 2, 1)),
     Case("Segmentation, lengths", pb.Segmentation(WORDS), (3,), (3, 3, 1)),
     Case("Segmentation, mask", pb.Segmentation(mask=SEGMENTS), (2,), (3, 2, 2)),
+    Case("Segmentation, transitions", pb.Segmentation(transitions=STEPS[:2, :2]), (3,), (3, 2, 2)),
+    Case("Segmentation, transitions, lengths", pb.Segmentation(WORDS, transitions=STEPS), (3,), (3, 2, 3)),
 ]
 TABLES = torch.tensor([[3, 2], [0, 0], [2, 2]])
 ALIGNMENTS = [

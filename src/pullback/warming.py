@@ -116,6 +116,7 @@ WORKLOADS = (
     Workload("Alignment", lambda: Alignment("dtw"), (4, 4), _MIXTURES, "cells"),
     Workload("Alignment", Alignment, (4, 4, 3), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
     Workload("Segmentation", Segmentation, (4, 2, 2), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
+    Workload("Segmentation", lambda: Segmentation(transitions=torch.eye(2)), (4, 2, 2), _MIXTURES),
     Workload("Categorical", Categorical, (8,), ("entmax", *_BEST, "topk", *_MIXTURES, *_SUMS)),
     Workload("Categorical", Categorical, (4096,), ("entmax", *_MIXTURES), "long rows"),
     Workload("Subset", lambda: Subset(2), (8,), _SUMS),

@@ -11,11 +11,11 @@ from torch import Tensor
 from pullback.operators import chain, tagging
 from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
-from pullback.structures._checks import broadcasts
 from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
 from pullback.structures._schemes import Scheme, bio, bioes
+from pullback.structures._tables import check_table, expected, table
 
 
 @constant
@@ -64,15 +64,8 @@ class Tagging(Compiled):
 
     def __post_init__(self) -> None:
         for name, dims in (("transitions", 2), ("start", 1), ("end", 1)):
-            given = getattr(self, name)
-            if given is None and name != "transitions":
-                continue
-            if not isinstance(given, Tensor) or not given.is_floating_point():
-                found = f"of dtype {given.dtype}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
-                raise TypeError(f"Tagging: {name} is {found}; expected a floating tensor.")
-            if given.dim() < dims or (dims == 2 and given.shape[-1] != given.shape[-2]):
-                expected = "(..., t, t)" if dims == 2 else "(..., t)"
-                raise ValueError(f"Tagging: {name} has shape {tuple(given.shape)}; expected {expected}.")
+            if getattr(self, name) is not None or name == "transitions":
+                check_table("Tagging", name, getattr(self, name), dims)
 
     # ---- tables of transitions
 
@@ -118,7 +111,7 @@ class Tagging(Compiled):
         scores = self.restrict(scores)
         exact, transitions, lengths = self._inputs(self._without_offset(scores.double()))
         value, marginals, steps = tagging.sequences.partition(exact, transitions, lengths)
-        entropy = value - _expected(exact, marginals).sum(-1) - _expected(transitions, steps).sum(-1)
+        entropy = value - expected(exact, marginals).sum(-1) - expected(transitions, steps).sum(-1)
         return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
 
     # ---- scores of its own
@@ -136,10 +129,10 @@ class Tagging(Compiled):
         lengths = self._lengths_of(point)
         score = tagging.couple(point, transitions, lengths)[0]
         if start is not None:
-            score = score + _expected(start, point[..., 0, :])
+            score = score + expected(start, point[..., 0, :])
         if end is not None:
             last = self._is_last(point).unsqueeze(-1)
-            score = score + _expected(end, (point * last).sum(-2))
+            score = score + expected(end, (point * last).sum(-2))
         return score
 
     def project(self, point: Tensor) -> Tensor:
@@ -220,13 +213,7 @@ class Tagging(Compiled):
         return transitions.expand(*batch, t, t), start, end
 
     def _table(self, name: str, scores: Tensor, shape: torch.Size) -> Tensor:
-        given: Tensor = getattr(self, name)
-        if given.shape[-1] != shape[-1] or not broadcasts(given.shape, shape):
-            raise ValueError(
-                f"Tagging: {name} has shape {tuple(given.shape)} for scores of shape {tuple(scores.shape)}; "
-                f"expected one that broadcasts to {tuple(shape)}."
-            )
-        return given.to(scores.device, scores.dtype)
+        return table("Tagging", name, getattr(self, name), scores, shape)
 
     def _edges(self, scores: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor | float:
         """What the first and the last tag add to the scores: (..., n, t)."""
@@ -244,8 +231,3 @@ class Tagging(Compiled):
             return _ends(scores.shape[-2], scores.device)[1]
         positions = torch.arange(scores.shape[-2], device=scores.device)
         return positions == self.lengths.to(scores.device).unsqueeze(-1) - 1
-
-
-def _expected(scores: Tensor, share: Tensor) -> Tensor:
-    """Σ scores · share over the last dimension; where the share is 0, the score may be −∞."""
-    return (scores.masked_fill(share == 0, 0) * share).sum(-1)

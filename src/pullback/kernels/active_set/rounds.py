@@ -78,7 +78,7 @@ def rounds_over(best, worth):
                     break
                 if first_gap == np.inf:
                     first_gap = gap
-                if _is_checkpoint(iteration) and gap * iteration**2 > patience * first_gap:
+                if _is_checkpoint(iteration) and gap * iteration * iteration > patience * first_gap:
                     return active, count, np.inf, iteration
             value = introduce(parts.scores, slots, active, count)
             slack = 0.5 * (tolerance + rounding)
