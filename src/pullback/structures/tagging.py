@@ -13,16 +13,8 @@ from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
 from pullback.structures._checks import broadcasts
 from pullback.structures._compiled import Compiled
-from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
 from pullback.structures._schemes import Scheme, bio, bioes
-
-
-@constant
-def _ends(n: int, device: torch.device | None) -> tuple[Tensor, ...]:
-    """Which of n positions is the first, and which the last."""
-    positions = torch.arange(n, device=device)
-    return positions == 0, positions == n - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +92,10 @@ class Tagging(Compiled):
 
         Of position 0 only the row 0 is used.  Differentiable.
         """
-        scores, transitions, lengths = self._inputs(scores)
-        pairs = scores.unsqueeze(-2) + transitions.unsqueeze(-3)
-        first = torch.arange(scores.shape[-2], device=scores.device)[:, None, None] == 0
-        pairs = torch.where(first, scores.unsqueeze(-2), pairs)
+        scores, table, lengths = self._inputs(scores)
+        transitions, start, end = table[..., None, :-2, :], table[..., None, -2:-1, :], table[..., None, -1:, :]
+        first, last = (at[..., None, None] for at in self._ends(scores))
+        pairs = scores.unsqueeze(-2) + torch.where(first, start, transitions) + torch.where(last, end, 0.0)
         return chain.sequences.partition(pairs, lengths)[1]
 
     def max_marginals(self, scores: Tensor) -> Tensor:
@@ -115,9 +107,9 @@ class Tagging(Compiled):
 
     def entropy(self, scores: Tensor) -> Tensor:
         scores = self.restrict(scores)
-        exact, transitions, lengths = self._inputs(self._without_offset(scores.double()))
-        value, marginals, steps = tagging.sequences.partition(exact, transitions, lengths)
-        entropy = value - _expected(exact, marginals).sum(-1) - _expected(transitions, steps).sum(-1)
+        exact, table, lengths = self._inputs(self._without_offset(scores.double()))
+        value, marginals, uses = tagging.sequences.partition(exact, table, lengths)
+        entropy = value - _expected(exact, marginals) - _expected(table, uses)
         return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
 
     # ---- scores of its own
@@ -131,15 +123,7 @@ class Tagging(Compiled):
         """
         self._check_facts(point.shape)
         point = point.detach()
-        transitions, start, end = self._tables(point)
-        lengths = self._lengths_of(point)
-        score = tagging.couple(point, transitions, lengths)[0]
-        if start is not None:
-            score = score + _expected(start, point[..., 0, :])
-        if end is not None:
-            last = self._is_last(point).unsqueeze(-1)
-            score = score + _expected(end, (point * last).sum(-2))
-        return score
+        return tagging.couple(point, self._table(point), self._lengths_of(point))[0]
 
     def project(self, point: Tensor) -> Tensor:
         scored = self.transitions, self.start, self.end
@@ -201,25 +185,24 @@ class Tagging(Compiled):
     # ---- plumbing
 
     def _inputs(self, scores: Tensor) -> tuple[Any, ...]:
-        """Scores with those of the first and the last tag added, transitions (*batch, t, t), lengths."""
         scores, lengths = self._prepare(scores)
-        transitions, start, end = self._tables(scores)
-        if start is not None or end is not None:
-            scores = scores + self._edges(scores, start, end)
-        return scores, transitions, lengths
+        return scores, self._table(scores), lengths
 
-    def _tables(self, scores: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Transitions for each example, (*batch, t, t); start and end, which broadcast to (*batch, t)."""
+    def _table(self, scores: Tensor) -> Tensor:
+        """Transitions, start and end of each example in one, as the operators take them: (*batch, t + 2, t)."""
         batch, t = self.batch_shape(scores), scores.shape[-1]
-        transitions = self._table("transitions", scores, torch.Size((*batch, t, t)))
-        start, end = (
-            None if getattr(self, name) is None else self._table(name, scores, torch.Size((*batch, t)))
-            for name in ("start", "end")
-        )
-        return transitions.expand(*batch, t, t), start, end
+        rows = [self._rows("transitions", scores, torch.Size((*batch, t, t)))]
+        for name in ("start", "end"):
+            given = self._rows(name, scores, torch.Size((*batch, t)))
+            rows.append(given.unsqueeze(-2))
+        if any(given.dim() > 2 for given in rows):
+            rows = [given.expand(*batch, -1, t) for given in rows]
+        return torch.cat(rows, -2).expand(*batch, t + 2, t)
 
-    def _table(self, name: str, scores: Tensor, shape: torch.Size) -> Tensor:
-        given: Tensor = getattr(self, name)
+    def _rows(self, name: str, scores: Tensor, shape: torch.Size) -> Tensor:
+        given: Tensor | None = getattr(self, name)
+        if given is None:
+            return scores.new_zeros(shape[-1])
         if given.shape[-1] != shape[-1] or not broadcasts(given.shape, shape):
             raise ValueError(
                 f"Tagging: {name} has shape {tuple(given.shape)} for scores of shape {tuple(scores.shape)}; "
@@ -227,24 +210,13 @@ class Tagging(Compiled):
             )
         return given.to(scores.device, scores.dtype)
 
-    def _edges(self, scores: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor | float:
-        """What the first and the last tag add to the scores: (..., n, t)."""
-        first, _ = _ends(scores.shape[-2], scores.device)
-        edges: Tensor | float = 0.0
-        if start is not None:
-            edges = torch.where(first.unsqueeze(-1), start.unsqueeze(-2), 0.0)
-        if end is not None:
-            edges = edges + torch.where(self._is_last(scores).unsqueeze(-1), end.unsqueeze(-2), 0.0)
-        return edges
-
-    def _is_last(self, scores: Tensor) -> Tensor:
-        """Which position is the last: (n,), or (*batch, n) where lengths differ."""
-        if self.lengths is None:
-            return _ends(scores.shape[-2], scores.device)[1]
+    def _ends(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Which position is the first, and which the last: (n,), or (*batch, n) where lengths differ."""
         positions = torch.arange(scores.shape[-2], device=scores.device)
-        return positions == self.lengths.to(scores.device).unsqueeze(-1) - 1
+        lengths = scores.shape[-2] if self.lengths is None else self.lengths.to(scores.device).unsqueeze(-1)
+        return positions == 0, positions == lengths - 1
 
 
 def _expected(scores: Tensor, share: Tensor) -> Tensor:
-    """Σ scores · share over the last dimension; where the share is 0, the score may be −∞."""
-    return (scores.masked_fill(share == 0, 0) * share).sum(-1)
+    """Σ scores · share, one number per example; where the share is 0, the score may be −∞."""
+    return (scores.masked_fill(share == 0, 0) * share).sum((-2, -1))
