@@ -126,7 +126,8 @@ def _recorded(
         def backward(ctx: Any, *gradients: Any) -> Any:
             return backward(ctx, *gradients)
 
-    record: Callable[..., Any] = Recorded.apply
+    # `Function.apply` itself would first look for function transforms, which `is_plain_eager` has ruled out.
+    record: Callable[..., Any] = super(torch.autograd.Function, Recorded).apply
     return record
 
 

@@ -191,22 +191,21 @@ class Tagging(Compiled):
     def _table(self, scores: Tensor) -> Tensor:
         """Transitions, start and end of each example in one, as the operators take them: (*batch, t + 2, t)."""
         batch, t = self.batch_shape(scores), scores.shape[-1]
-        rows = [self._rows("transitions", scores, torch.Size((*batch, t, t)))]
-        for name in ("start", "end"):
-            given = self._rows(name, scores, torch.Size((*batch, t)))
-            rows.append(given.unsqueeze(-2))
-        if any(given.dim() > 2 for given in rows):
-            rows = [given.expand(*batch, -1, t) for given in rows]
-        return torch.cat(rows, -2).expand(*batch, t + 2, t)
+        transitions = self._rows("transitions", self.transitions, scores, (*batch, t, t))
+        start, end = (
+            scores.new_zeros(1, t) if given is None else self._rows(name, given, scores, (*batch, t)).unsqueeze(-2)
+            for name, given in (("start", self.start), ("end", self.end))
+        )
+        if not transitions.dim() == start.dim() == end.dim() == 2:
+            transitions, start, end = (given.expand(*batch, -1, t) for given in (transitions, start, end))
+        return torch.cat((transitions, start, end), -2).expand(*batch, t + 2, t)
 
-    def _rows(self, name: str, scores: Tensor, shape: torch.Size) -> Tensor:
-        given: Tensor | None = getattr(self, name)
-        if given is None:
-            return scores.new_zeros(shape[-1])
+    @staticmethod
+    def _rows(name: str, given: Tensor, scores: Tensor, shape: tuple[int, ...]) -> Tensor:
         if given.shape[-1] != shape[-1] or not broadcasts(given.shape, shape):
             raise ValueError(
                 f"Tagging: {name} has shape {tuple(given.shape)} for scores of shape {tuple(scores.shape)}; "
-                f"expected one that broadcasts to {tuple(shape)}."
+                f"expected one that broadcasts to {shape}."
             )
         return given.to(scores.device, scores.dtype)
 

@@ -26,14 +26,16 @@ _SAFE = 1e260
 _LOW = 1e-140  # where nothing is below, no product of two underflows
 _TOGETHER = 32  # positions whose numbers stay in the fastest memory
 
-# Numbers of one instance; `given` are the transitions that `step` is made of, and `back` is its transpose.
-Lattice = namedtuple("Lattice", ["given", "step", "back", "weight", "reach", "scale", "ahead", "pull"])
+# Numbers of one instance; `given` are the transitions that `step` is made of, `top` the largest of them, and `back` is
+# the transpose of `step`.
+Lattice = namedtuple("Lattice", ["given", "top", "step", "back", "weight", "reach", "scale", "ahead", "pull"])
 
 
 @inner
 def new_lattice(n, t):
     return Lattice(
         np.full((t, t), np.nan),
+        np.empty(1),
         np.empty((t, t)),
         np.empty((t, t)),
         np.empty((n, t)),
@@ -74,13 +76,13 @@ def _are_given(transitions, l):
 
 @inner
 def _load_steps(transitions, l):
-    """Fills step and back."""
+    """Fills given, top, step and back."""
     t = transitions.shape[1]
     for a in range(t):
         for b in range(t):
             l.given[a, b] = l.step[a, b] = transitions[a, b]
     flat = l.step.reshape(t * t)
-    _relative(flat)
+    l.top[0] = _relative(flat)
     _exponentiate(flat)
     for a in range(t):
         for b in range(t):
@@ -116,12 +118,12 @@ def forward(scores, table, n, l):
     t = scores.shape[1]
     if not _are_given(table, l):
         _load_steps(table, l)
-    value = (n - 1) * largest(l.given.reshape(t * t)) if n > 1 else 0.0
+    value = (n - 1) * l.top[0] if n > 1 else 0.0
     join(scores, table, n, l.weight)
     for i in range(n):
         value += _relative(l.weight[i])
-    _exponentiate(l.weight.reshape(-1)[: n * t])
-    exact = True
+    _exponentiate(l.weight.reshape(-1)[: n * t])  # in one go, because a row may be short
+    exact, product = True, 1.0
     for i in range(n):
         reach = l.reach[i]
         if i > 0:
@@ -135,8 +137,10 @@ def forward(scores, table, n, l):
         lowest = _normalize(reach, total)
         exact &= total > _LOW and lowest > _LOW
         l.scale[i] = total
-        value += log(total)
-    return value, exact
+        if product > 1e200 or product < 1e-200 or total < 1e-90:  # so that one logarithm does for many scales
+            value, product = value + log(product), 1.0
+        product *= total
+    return value + log(product), exact
 
 
 @inner

@@ -34,9 +34,9 @@ def add_product(typing, x, y, out):
                     tile.add(at, across, builder.gep(y.data, [builder.mul(loop.index, columns)]), b)
                 tile.store(into, b)
 
-            _cover(builder, columns, (2 * _VECTOR if height > 1 else 4 * _VECTOR, _VECTOR, 1), add_tile)
+            _cover(builder, columns, (2 * _VECTOR if height > 1 else 4 * _VECTOR, _VECTOR, 2, 1), add_tile)
 
-        _cover(builder, rows, (4, 1), add_rows)
+        _cover(builder, rows, (4, 2, 1), add_rows)
         return context.get_dummy_value()
 
     return types.void(x, y, out), emit
