@@ -51,6 +51,7 @@ from pullback.structures._capabilities import (
     require,
 )
 from pullback.structures._results import Enumeration, Mixture, Solution, TopK, TransportPlan
+from pullback.structures._schemes import Scheme
 from pullback.structures._structure import Structure
 from pullback.structures.alignment import Alignment
 from pullback.structures.binary import Binary
@@ -116,6 +117,7 @@ __all__ = [
     "Regularizer",
     "Relaxation",
     "RunningAverage",
+    "Scheme",
     "ScoreFunction",
     "Segmentation",
     "SelfCritical",

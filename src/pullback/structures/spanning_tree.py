@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -36,13 +36,14 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
     components: int = 1
     event_dims = 2
 
     @classmethod
     def forest(cls, k: int, *, lengths: Tensor | None = None, mask: Tensor | None = None) -> SpanningTree:
         """Forests of k trees: every node is in one of them, and a tree may be a single node."""
-        return cls(lengths, mask, k)
+        return cls(lengths, mask, components=k)
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, int) or isinstance(self.components, bool) or self.components < 1:

@@ -14,6 +14,7 @@ from pullback.structures._capabilities import relative_to_best
 from pullback.structures._checks import broadcasts
 from pullback.structures._compiled import Compiled
 from pullback.structures._limits import check_count
+from pullback.structures._one_hot import one_hot
 from pullback.structures._schemes import Scheme, bio, bioes
 
 
@@ -179,8 +180,7 @@ class Tagging(Compiled):
     @staticmethod
     def one_hot(tags: Tensor, t: int) -> Tensor:
         """The vertices (..., n, t) of sequences given as tags (..., n) out of t; −1 is padding."""
-        one = torch.nn.functional.one_hot(tags.clamp_min(0), t) * (tags >= 0).unsqueeze(-1)
-        return one.to(torch.get_default_dtype())
+        return one_hot("Tagging.one_hot", "tags", tags, t)
 
     # ---- plumbing
 

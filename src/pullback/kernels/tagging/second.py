@@ -132,7 +132,13 @@ def _look_ahead(n, moves, l, means):
     """Also fills left[i] and right[i], the factors by which the pairs of positions i − 1 and i move."""
     means.after[n - 1] = 0.0
     for i in range(n - 1, 0, -1):
-        after, right, pull, left, direction = means.after[i], means.right[i], l.pull[i], means.left[i], means.direction[i]
+        after, right, pull, left, direction = (
+            means.after[i],
+            means.right[i],
+            l.pull[i],
+            means.left[i],
+            means.direction[i],
+        )
         for b in range(right.shape[0]):
             right[b] = pull[b] * (direction[b] + after[b]) if pull[b] > 0.0 else 0.0
         earlier, ahead, reach, before = means.after[i - 1], l.ahead[i - 1], l.reach[i - 1], means.before[i - 1]

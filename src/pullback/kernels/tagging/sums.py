@@ -1,9 +1,9 @@
 """Distributions over sequences of tags: log-partition and marginals.
 
 p(sequence) ∝ exp(Σ_i score[i, tag i] + Σ_i transition[tag i − 1, tag i] + start[tag 0] + end[tag n − 1]).  Scores are
-(batch, n, t), tables (batch, t + 2, t) as in `tables`; lengths (batch,) say how many positions are in use.  Every kernel
-returns the first instance whose length is not in 0 … n, that has a NaN or +∞ among the scores in use, or no sequence
-above −∞; else −1.
+(batch, n, t), tables (batch, t + 2, t) as in `tables`; lengths (batch,) say how many positions are in use.  Every
+kernel returns the first instance whose length is not in 0 … n, that has a NaN or +∞ among the scores in use, or no
+sequence above −∞; else −1.
 """
 
 import numpy as np

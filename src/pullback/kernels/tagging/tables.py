@@ -1,4 +1,4 @@
-"""The table of a tagging, t + 2 rows of t scores: transitions by [tag before, tag], then a first tag's, then a last's."""
+"""The table of a tagging, (t + 2, t): scores of transitions by [tag before, tag], of a first tag, and of a last one."""
 
 import numpy as np
 
