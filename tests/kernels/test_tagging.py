@@ -86,7 +86,7 @@ def test_forbidden_tags_and_transitions_are_avoided(scale):
     scores, table = random_inputs(5, 3, scale, batch=40, forbidden=0.25)
     solved = 0
     for b in range(40):
-        tags, used, value, p = reference.distribution(scores[b], table[b], 5) if True else None
+        tags, used, value, p = reference.distribution(scores[b], table[b], 5)
         report, found, marginals, uses = partition(scores[b : b + 1], table[b : b + 1])
         assert report == (-1 if value.max() > -np.inf else 0)
         if report == -1:
@@ -149,7 +149,7 @@ def test_what_a_table_is_worth_to_a_mixture_is_what_linear_programming_finds(for
     rng = np.random.default_rng(5)
     possible = 0
     for b in range(12):
-        tags, used, value, _ = reference.distribution(np.zeros((4, 3)), table[b], 4)
+        tags, _, value, _ = reference.distribution(np.zeros((4, 3)), table[b], 4)
         allowed = tags[value > -np.inf]
         if len(allowed) == 0:
             continue
@@ -180,15 +180,8 @@ def test_padding_is_never_read_and_is_zero():
         scores[b, :n] = whole[b, :n]
     report, value, marginals, uses = partition(scores, table, lengths)
     _, best = run(tagging.argmax, scores, table, lengths, (5, 3))
-    _, product, moved = run(
-        tagging.hessian_product,
-        scores,
-        table,
-        lengths,
-        (5, 3),
-        (5, 3),
-        more=(np.ones_like(scores), np.ones_like(table)),
-    )
+    ones = np.ones_like(scores), np.ones_like(table)
+    _, product, moved = run(tagging.hessian_product, scores, table, lengths, (5, 3), (5, 3), more=ones)
     drawn = np.full((4, 2, 5, 3), np.nan)
     assert tagging.sample(scores, table, lengths, np.arange(4), 2, drawn, 0, 4) == -1 and report == -1
     for b, n in enumerate(lengths):
