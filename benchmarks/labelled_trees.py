@@ -36,10 +36,8 @@ def log_partition() -> Iterator[Figure]:
     """Log-partition, forward and backward, against torch-struct over a log-sum-exp of the labels."""
     for projective in (False, True):
         for shape in SIZES:
-            scores, trees = (
-                random_scores(*shape).requires_grad_(),
-                pb.DependencyTree(labelled=True, projective=projective),
-            )
+            scores = random_scores(*shape).requires_grad_()
+            trees = pb.DependencyTree(labelled=True, projective=projective)
             theirs = None
             if optional("torch_struct"):
                 agree(trees.log_partition(scores), _summed_by_torch_struct(scores, projective), "log_partition", 2e-3)
