@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from ._harness import OURS, Figure
+from ._harness import OURS, Figure, by_processor_time
 
 RESULTS = Path(__file__).parent / "results"
 _VERSIONS = ("pullback", "torch", "numpy", "numba", "scipy", "entmax", "torch-struct", "supar", "ufal.chu-liu-edmonds")
@@ -94,6 +94,7 @@ def save(figures: Iterable[Figure]) -> Path:
         "time": now.isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "processor": _processor(),
+        "clock": "processor time" if by_processor_time() else "wall time",
         "versions": {name: version for name in _VERSIONS if (version := _version(name))},
         "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
     }

@@ -240,7 +240,10 @@ def test_operators_refuse_inputs_that_do_not_fit_their_signature():
         (lambda given: pb.Chain.pairs(given, 3), "Chain.pairs: tags"),
         (lambda given: pb.Tagging.one_hot(given, 3), "Tagging.one_hot: tags"),
         (lambda given: pb.DependencyTree.arcs(given[..., :2]), "DependencyTree.arcs: heads"),
-        (lambda given: pb.DependencyTree.arcs(torch.zeros_like(given), given, 3), "DependencyTree.arcs: labels"),
+        (
+            lambda given: pb.DependencyTree.arcs(torch.zeros(given.shape, dtype=torch.long), given, 3),
+            "DependencyTree.arcs: labels",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
