@@ -233,6 +233,10 @@ def test_operators_refuse_inputs_that_do_not_fit_their_signature():
         torch.ops.pullback.chain_argmax(torch.zeros(3, 4, 2, 3), torch.tensor([4, 4, 4]))
 
 
+def good_heads(like):
+    return torch.zeros(like.shape, dtype=torch.long)
+
+
 @pytest.mark.parametrize(
     ("convert", "name"),
     [
