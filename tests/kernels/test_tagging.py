@@ -134,13 +134,17 @@ def test_long_sequences_lie_between_the_best_score_and_that_plus_the_log_of_thei
 
 
 def test_max_marginals_are_the_best_of_the_sequences_through_each_tag():
-    scores, table = random_inputs(4, 3, 1.0, forbidden=0.15)
-    for b in range(4):
+    scores, table = random_inputs(4, 3, 1.0, batch=8, forbidden=0.1)
+    solved = 0
+    for b in range(8):
         tags, _, value, _ = reference.distribution(scores[b], table[b], 4)
         report, best = run(tagging.max_marginals, scores[b : b + 1], table[b : b + 1], np.array([4]), (4, 3))
-        assert report == -1
-        through = np.where(tags > 0, value[:, None, None], -np.inf).max(0)
-        np.testing.assert_allclose(best[0], through, rtol=1e-13)
+        assert report == (-1 if value.max() > -np.inf else 0)
+        if report == -1:
+            solved += 1
+            through = np.where(tags > 0, value[:, None, None], -np.inf).max(0)
+            np.testing.assert_allclose(best[0], through, rtol=1e-13)
+    assert solved > 3
 
 
 @pytest.mark.parametrize("forbidden", [0.0, 0.2])
