@@ -126,8 +126,7 @@ def _recorded(
         def backward(ctx: Any, *gradients: Any) -> Any:
             return backward(ctx, *gradients)
 
-    # `Function.apply` itself would first look for function transforms, which `is_plain_eager` has ruled out.
-    record: Callable[..., Any] = super(torch.autograd.Function, Recorded).apply
+    record: Callable[..., Any] = Recorded.apply
     return record
 
 
