@@ -24,11 +24,12 @@ from ._harness import (
     data_folder,
     faster_than,
     take_turns,
+    with_gradient,
     with_threads,
 )
 from ._parser import attachment, read_treebank, trained_parser
-from ._report import RESULTS
-from ._tree_peers import LpSparseMAP, Peers, Supar, TorchStruct, Ufal, tree_score, with_gradient
+from ._report import plot
+from ._tree_peers import LpSparseMAP, Peers, Supar, TorchStruct, Ufal, tree_score
 
 ALL_SIZES = ((32, 10), (64, 25), (32, 50), (8, 100))  # sentences, words
 PROJECTIVE_SIZES = ALL_SIZES[:3]
@@ -369,20 +370,4 @@ def growth() -> Iterator[Figure]:
     yield Figure("argmax, 50 to 400 words", exponent, "exponent", at_most=2.2)
     for name in ("sparsemap, scale 1", "sparsemap, scale 0.1"):
         yield Figure(f"{name}, 400 words", curves[name][-1], "s/sentence", at_most=5e-3)
-    _plot(lengths, curves)
-
-
-def _plot(lengths: tuple[int, ...], curves: dict[str, list[float]]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
-    for name, seconds in curves.items():
-        axes.loglog(lengths, [1e6 * s for s in seconds], marker="o", label=name)
-    axes.set(xlabel="words", ylabel="µs per sentence", title="Non-projective dependency trees, one thread")
-    axes.legend()
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    figure.savefig(RESULTS / "growth.png", dpi=150)
-    pyplot.close(figure)
+    plot("growth", "Non-projective dependency trees, one thread", "words", lengths, curves)

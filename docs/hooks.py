@@ -23,6 +23,8 @@ FOR_AUTHORS = {  # see extending.md
     "event_dims",
     "lengths",
     "mask",
+    "length_axes",
+    "length_advice",
     "longest",
     "check_event",
     "allowed",

@@ -132,7 +132,7 @@ RANKINGS = [
     Case("Ranking, values, two of them equal", pb.Ranking(torch.tensor([0.5, -1.0, 0.5, 2.0])), (2,), (4,)),
     Case(
         "Ranking, values for each example, lengths",
-        pb.Ranking(torch.tensor([[1, 2, 4, 8], [3, 1, 9, 9], [2, 0, 0, 0]]), LENGTHS),
+        pb.Ranking(torch.tensor([[1, 2, 4, 8], [3, 1, 9, 9], [2, 0, 0, 0]]), lengths=LENGTHS),
         (3,),
         (4,),
     ),

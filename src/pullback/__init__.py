@@ -42,6 +42,7 @@ _MODULES = {
     "regularizers.unregularized": "Unregularized",
     "structures._capabilities": "Enumerable KBest LogLinear MissingCapability Simplex Transport require",
     "structures._results": "Enumeration Mixture Solution TopK TransportPlan",
+    "structures._schemes": "Scheme",
     "structures._structure": "Structure",
     "structures.alignment": "Alignment",
     "structures.binary": "Binary",

@@ -53,6 +53,7 @@ from pullback.structures._capabilities import (
     require,
 )
 from pullback.structures._results import Enumeration, Mixture, Solution, TopK, TransportPlan
+from pullback.structures._schemes import Scheme
 from pullback.structures._structure import Structure
 from pullback.structures.alignment import Alignment
 from pullback.structures.binary import Binary
@@ -128,6 +129,7 @@ __all__ = [
     "Relaxation",
     "RunningAverage",
     "Sample",
+    "Scheme",
     "ScoreFunction",
     "Segmentation",
     "SelfCritical",

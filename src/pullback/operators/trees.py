@@ -13,7 +13,7 @@ from pullback.operators._family import family
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 
 Array = NDArray[Any]
-ROOM = "Scores are (n + 1, n + 1) for n words: node 0 is the root."
+LENGTH_ADVICE = "Scores are (n + 1, n + 1) for n words: node 0 is the root."
 INPUTS = "scores[n, n], lengths[] <= n - 1, bool single_root"
 
 
@@ -29,7 +29,7 @@ def refusal(example: str, scores: Array, lengths: Any, *_: Any) -> str:
 OPTIONS: dict[str, Any] = {
     "refusal": refusal,
     "structure": "DependencyTree",
-    "out_of_range": ROOM,
+    "out_of_range": LENGTH_ADVICE,
 }
 
 

@@ -1,5 +1,6 @@
 """Tables of scores that belong to a structure, such as those of transitions: checks, shapes, expectations."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,9 +19,9 @@ def check_table(structure: str, name: str, given: Any, dims: int) -> None:
         raise ValueError(f"{structure}: {name} has shape {tuple(given.shape)}; expected {expected}.")
 
 
-def table(structure: str, name: str, given: Tensor, scores: Tensor, shape: torch.Size) -> Tensor:
+def fit_table(structure: str, name: str, given: Tensor, scores: Tensor, shape: Sequence[int]) -> Tensor:
     """The table on the device and in the precision of the scores; raises where it does not broadcast to `shape`."""
-    if given.shape[-1] != shape[-1] or not broadcasts(given.shape, shape):
+    if given.shape[-1] != shape[-1] or not broadcasts(given.shape, torch.Size(shape)):
         raise ValueError(
             f"{structure}: {name} has shape {tuple(given.shape)} for scores of shape {tuple(scores.shape)}; "
             f"expected one that broadcasts to {tuple(shape)}."

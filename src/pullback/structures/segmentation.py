@@ -11,7 +11,7 @@ from pullback.operators import paths, segments, tagging
 from pullback.operators._family import Family
 from pullback.structures._compiled import Compiled
 from pullback.structures._paths import list_paths
-from pullback.structures._tables import check_table, expected, table
+from pullback.structures._tables import check_table, expected, fit_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class Segmentation(Compiled):
         """The transitions of each example: (*batch, t, t)."""
         batch, t = self.batch_shape(scores), scores.shape[-1]
         shape = torch.Size((*batch, t, t))
-        return table("Segmentation", "transitions", self.transitions, scores, shape).expand(shape)  # type: ignore
+        return fit_table("Segmentation", "transitions", self.transitions, scores, shape).expand(shape)  # type: ignore
 
     # ---- what a segmentation is
 
