@@ -4,6 +4,9 @@ from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.step_sizes import Polyak, Relative
 from pullback.descents.unconstrained import Unconstrained
+from pullback.distributions._distribution import StructureDistribution
+from pullback.distributions.gibbs import Gibbs
+from pullback.distributions.sparsemap import SparseMAPDistribution
 from pullback.estimators._estimator import Counted, Estimator
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
 from pullback.estimators.expectation import MinimumRisk, SparseMarginalization, minimum_risk, sparse_marginalization
@@ -89,6 +92,7 @@ __all__ = [
     "Estimator",
     "Exhaustive",
     "FenchelYoungLoss",
+    "Gibbs",
     "Independent",
     "Iterate",
     "KBest",
@@ -123,10 +127,12 @@ __all__ = [
     "Sinkhorn",
     "Solution",
     "SpanningTree",
+    "SparseMAPDistribution",
     "SparseMarginalization",
     "SquaredNorm",
     "StepSize",
     "Structure",
+    "StructureDistribution",
     "Subset",
     "Surrogate",
     "Tagging",
