@@ -1,5 +1,6 @@
 from pullback.descents._descent import Descent, Downstream, Iterate, Pullback, Pulled, StepSize
 from pullback.descents.exhaustive import Exhaustive
+from pullback.descents.given import Given
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.step_sizes import Polyak, Relative
@@ -9,7 +10,18 @@ from pullback.distributions.gibbs import Gibbs
 from pullback.distributions.sparsemap import SparseMAPDistribution
 from pullback.estimators._estimator import Counted, Estimator
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
-from pullback.estimators.expectation import MinimumRisk, SparseMarginalization, minimum_risk, sparse_marginalization
+from pullback.estimators.expectation import (
+    AllVertices,
+    BestVertices,
+    Expectation,
+    SparseSupport,
+    SumAndSample,
+    Summands,
+    minimum_risk,
+    sparse_marginalization,
+    sum_and_sample,
+    topk_expectation,
+)
 from pullback.estimators.latent_structure_model import LatentStructureModel
 from pullback.estimators.relaxation import (
     Relaxation,
@@ -25,11 +37,14 @@ from pullback.estimators.score_function import (
     LeaveOneOut,
     NoBaseline,
     RunningAverage,
+    Sampled,
     ScoreFunction,
     SelfCritical,
+    Supplied,
     reinforce,
 )
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.estimators.supervised import Supervised, frozen, supervised
 from pullback.estimators.surrogate import Surrogate
 from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
 from pullback.regularizers._regularizer import MirrorMap, Prediction, Regularizer
@@ -73,7 +88,9 @@ __version__: str
 __all__ = [
     "CATALOG",
     "Alignment",
+    "AllVertices",
     "Baseline",
+    "BestVertices",
     "Binary",
     "Categorical",
     "Chain",
@@ -91,8 +108,10 @@ __all__ = [
     "Enumeration",
     "Estimator",
     "Exhaustive",
+    "Expectation",
     "FenchelYoungLoss",
     "Gibbs",
+    "Given",
     "Independent",
     "Iterate",
     "KBest",
@@ -100,7 +119,6 @@ __all__ = [
     "LeaveOneOut",
     "LogLinear",
     "Matching",
-    "MinimumRisk",
     "Mirror",
     "MirrorMap",
     "MissingCapability",
@@ -120,6 +138,7 @@ __all__ = [
     "Relaxation",
     "RunningAverage",
     "Sample",
+    "Sampled",
     "ScoreFunction",
     "Segmentation",
     "SelfCritical",
@@ -128,12 +147,16 @@ __all__ = [
     "Solution",
     "SpanningTree",
     "SparseMAPDistribution",
-    "SparseMarginalization",
+    "SparseSupport",
     "SquaredNorm",
     "StepSize",
     "Structure",
     "StructureDistribution",
     "Subset",
+    "SumAndSample",
+    "Summands",
+    "Supervised",
+    "Supplied",
     "Surrogate",
     "Tagging",
     "TopK",
@@ -144,6 +167,7 @@ __all__ = [
     "Unregularized",
     "best_vertex",
     "entmax",
+    "frozen",
     "get_estimator",
     "minimum_risk",
     "product",
@@ -158,5 +182,8 @@ __all__ = [
     "ste_marginals",
     "ste_sparsemap",
     "structured_attention",
+    "sum_and_sample",
+    "supervised",
+    "topk_expectation",
     "warm",
 ]
