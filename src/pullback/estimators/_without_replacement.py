@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from pullback.distributions._distribution import StructureDistribution
+from pullback.structures._structure import Structure
 
 MOST = 12  # sums over all orders of the samples take 2ⁿ numbers
-_PATIENCE = 8  # draws for each vertex that is wanted, on average, before an example settles for fewer
+_PATIENCE = 32  # draws for each vertex that is wanted, on average, before an example settles for fewer
 
 
 class Unordered(NamedTuple):
@@ -43,8 +44,7 @@ def draw(p: StructureDistribution, n: int, generator: torch.Generator | None = N
     """
     patience = 1 - 1 / (_PATIENCE * n)
     vertices, size = _distinct(p, n, patience, generator)
-    index = torch.arange(n, device=size.device).reshape(-1, *(1,) * size.dim())
-    probabilities = _probabilities(p, vertices).masked_fill(index >= size, 0)
+    probabilities = _probabilities(p, vertices, size)
     ways = _ways(probabilities, size, patience)
     first = torch.stack([ways[1 << i] for i in range(n)])
     second = torch.stack([torch.stack([ways[1 << i | 1 << j] for j in range(n)]) for i in range(n)])
@@ -55,39 +55,51 @@ def draw(p: StructureDistribution, n: int, generator: torch.Generator | None = N
     # first for the rest: pᵢ on average, and everything where there is no second.
     share = torch.where(size > 1, (1 - patience * probabilities) / patience, 0).unsqueeze(1)
     others = torch.where(own, 1 - share, share * second / torch.where(total > 0, total, 1))
-    here = p.structure.widen(index < size)
-    dtype = p.scores.dtype
-    return Unordered(torch.where(here, vertices, vertices[:1]), (first / first.sum(0)).to(dtype), others.to(dtype))
+    missing, dtype = p.structure.widen(first == 0), p.scores.dtype
+    return Unordered(torch.where(missing, vertices[:1], vertices), (first / first.sum(0)).to(dtype), others.to(dtype))
 
 
 def _distinct(
     p: StructureDistribution, n: int, patience: float, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """Up to `n` different vertices of each example, (n, *batch, *event), in the order they came, and how many."""
-    device = torch.device("cpu") if generator is None else generator.device
+    structure, device = p.structure, torch.device("cpu") if generator is None else generator.device
     vertices = torch.zeros(n, *p.scores.shape, dtype=p.scores.dtype, device=p.scores.device)
     size = torch.zeros(p.batch_shape, dtype=torch.long, device=p.scores.device)
     goes_on = torch.ones_like(size, dtype=torch.bool)
+    count = 2 * n  # draws in a round
     while bool(goes_on.any()):
-        drawn = p.sample((2 * n,), generator=generator)
-        patient = torch.rand(2 * n, *p.batch_shape, generator=generator, device=device).to(size.device) < patience
-        for z, stays in zip(drawn, patient):
-            goes_on = goes_on & (stays | (size == 0))
-            known = (vertices == z).flatten(-p.structure.event_dims).all(-1)
-            known &= torch.arange(n, device=size.device).reshape(-1, *(1,) * size.dim()) < size
-            is_new = goes_on & ~known.any(0)
-            at = p.structure.widen(size.clamp_max(n - 1).unsqueeze(0)).expand(1, *z.shape)
-            chosen = torch.where(p.structure.widen(is_new), z, vertices.gather(0, at)[0])
-            vertices.scatter_(0, at, chosen.unsqueeze(0))
-            size = size + is_new
-            goes_on = goes_on & (size < n)
-        found = torch.arange(n, device=size.device).reshape(-1, *(1,) * size.dim()) < size
-        goes_on = goes_on & (_probabilities(p, vertices).masked_fill(~found, 0).sum(0) < 1 - 1e-9)  # or none is left
+        drawn = p.sample((count,), generator=generator)
+        stays = torch.rand(count, *p.batch_shape, generator=generator, device=device).to(size.device) < patience
+        stays[0] |= size == 0
+        stays = stays.cumprod(0).bool() & goes_on  # (draws, *batch)
+        is_new = stays.clone()
+        for i, z in enumerate(vertices):
+            is_new &= _differs(structure, drawn, z) | (size <= i)
+        for _ in range(n):
+            found = is_new.any(0) & (size < n)
+            if not bool(found.any()):
+                break
+            first = structure.widen(is_new.int().argmax(0, keepdim=True)).expand(1, *p.scores.shape)
+            z = drawn.gather(0, first)
+            at = structure.widen(size.clamp_max(n - 1).unsqueeze(0)).expand_as(z)
+            vertices.scatter_(0, at, torch.where(structure.widen(found), z, vertices.gather(0, at)))
+            size = size + found
+            is_new &= _differs(structure, drawn, z[0])
+        goes_on = stays[-1] & (size < n) & (_probabilities(p, vertices, size).sum(0) < 1 - 1e-9)  # or none is left
+        count = min(2 * count, 16 * n)
     return vertices, size
 
 
-def _probabilities(p: StructureDistribution, vertices: Tensor) -> Tensor:
-    return p.log_prob(vertices).double().exp()
+def _differs(structure: Structure, drawn: Tensor, z: Tensor) -> Tensor:
+    """Which of the vertices (draws, *batch, *event) are not the one of their example in `z`."""
+    return (drawn != z).flatten(-structure.event_dims).any(-1)
+
+
+def _probabilities(p: StructureDistribution, vertices: Tensor, size: Tensor) -> Tensor:
+    """The probabilities of the first `size` of the vertices, and 0 for the others: (n, *batch)."""
+    index = torch.arange(len(vertices), device=size.device).reshape(-1, *(1,) * size.dim())
+    return p.log_prob(vertices).double().exp().masked_fill(index >= size, 0)
 
 
 def _ways(probabilities: Tensor, size: Tensor, patience: float) -> Tensor:

@@ -192,8 +192,8 @@ class ScoreFunction(Estimator, nn.Module):
         return self.samples + self.baseline.evaluations
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        scores = structure.restrict(scores)
-        p = self.distribution(structure, cooled(structure, scores, self.temperature), validate_args=False)
+        restricted = structure.restrict(scores)
+        p = self.distribution(structure, cooled(structure, restricted, self.temperature), validate_args=False)
         unordered = None if self.replacement else draw(p, self.samples, self.generator)
         drawn = p.sample((self.samples,), generator=self.generator) if unordered is None else unordered.vertices
         replay = Replay(scores) if self.baseline.evaluations else None
