@@ -2,7 +2,8 @@
 
 A page says where: `<!-- public: descents._descent -->` for the public names of a module, `<!-- names: warm -->` for
 names one by one, `<!-- room: descents -->` for a room's own words, `<!-- modules: operators -->` for a list of its
-modules; `<!-- catalog -->`, `<!-- capabilities -->` and `<!-- offered -->` for tables.
+modules; `<!-- catalog -->`, `<!-- capabilities -->` and `<!-- offered -->` for tables; `<!-- drawing -->` for the
+`drawing` that the Python right above it makes.
 """
 
 import ast
@@ -40,6 +41,8 @@ MADE_WITH = {  # where a structure needs an argument
     "Oracle": (lambda scores: scores,),
 }
 
+DRAWN = re.compile(r"^```python\n((?:(?!```).*\n)*)```\n\n<!-- drawing -->$", re.MULTILINE)
+
 shown: set[str] = {"CATALOG"}  # a dictionary, shown as a table
 
 
@@ -47,7 +50,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replaces the comments above by what they ask for."""
     for kind, write in WRITERS.items():
         markdown = re.sub(rf"<!-- {kind}(?:: ([\w. ,]+?))? -->", lambda match: write(match[1] or ""), markdown)  # noqa: B023
-    return markdown
+    return DRAWN.sub(_drawing, markdown)
 
 
 def on_post_page(output: str, **_: Any) -> str:
@@ -116,6 +119,16 @@ def _offered(_: str) -> str:
             one = structure(*MADE_WITH.get(structure.__name__, ()))
             rows.append([_link(structure.__name__), *("yes" if one.offers(what) else "" for what in CAPABILITIES)])
     return _table(("structure", *(_link(capability.__name__) for capability in CAPABILITIES)), rows)
+
+
+# ---- drawings
+
+
+def _drawing(match: re.Match[str]) -> str:
+    """The Python as it stands, and the drawing it makes; neither its text nor its style is searched."""
+    made: dict[str, Any] = {}
+    exec(compile(match[1], "a block of the docs", "exec"), made)
+    return f"```python\n{match[1]}```\n\n<div data-search-exclude>{made['drawing'].svg}</div>"
 
 
 # ---- public names

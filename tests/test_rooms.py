@@ -1,7 +1,8 @@
 """The drawing of the rooms, held by reading the import statements.
 
-command ─► experiments ─► warming ─► estimators ─► descents ─► regularizers ─► structures ─► operators ─► kernels
-                                     └───► distributions ─────────────┘
+command ─► experiments ─► instruments ─► warming ─► estimators ─► descents ─► regularizers ─► structures ─► operators ─►
+kernels
+                                                    estimators ─► distributions ─► structures
 
 `warming` and `command` are rooms of one file.
 """
@@ -22,6 +23,7 @@ ROOMS = (  # each sees those before it
     "descents",
     "estimators",
     "warming",
+    "instruments",
     "experiments",
     "command",
 )
@@ -33,7 +35,7 @@ WORK_TOGETHER = (
     {"estimators.surrogate", "estimators.spigot", "estimators.supervised"},
     {"operators.trees", "operators.tree_sparsemap", "operators.labelled_trees"},
 )
-LISTS = ("estimators.catalog",)  # imports whatever it lists
+LISTS = ("estimators.catalog", "instruments.draw")  # imports whatever it lists
 
 
 def name_of(path: Path) -> str:

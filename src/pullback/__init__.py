@@ -20,7 +20,8 @@ _MODULES = {
     "distributions._distribution": "StructureDistribution",
     "distributions.gibbs": "Gibbs",
     "distributions.sparsemap": "SparseMAPDistribution",
-    "estimators._estimator": "Counted Estimator",
+    "estimators._estimator": "Estimator",
+    "estimators._inspection": "Inspection Label",
     "estimators.catalog": "CATALOG Cost Entry get_estimator",
     "estimators.expectation": (
         "AllVertices BestVertices Expectation SparseSupport SumAndSample Summands "
@@ -35,6 +36,9 @@ _MODULES = {
     "estimators.spigot": "best_vertex spigot spigot_ce spigot_eg ste",
     "estimators.supervised": "Supervised frozen supervised",
     "estimators.surrogate": "Surrogate",
+    "instruments._drawing": "Drawing",
+    "instruments.compare": "GradientComparison GradientRow compare_gradients",
+    "instruments.draw": "draw",
     "operators._convergence": "ConvergenceError ConvergenceWarning",
     "regularizers._regularizer": "MirrorMap Prediction Regularizer",
     "regularizers.entropy": "Entropy",

@@ -8,7 +8,8 @@ from pullback.descents.unconstrained import Unconstrained
 from pullback.distributions._distribution import StructureDistribution
 from pullback.distributions.gibbs import Gibbs
 from pullback.distributions.sparsemap import SparseMAPDistribution
-from pullback.estimators._estimator import Counted, Estimator
+from pullback.estimators._estimator import Estimator
+from pullback.estimators._inspection import Inspection, Label
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
 from pullback.estimators.expectation import (
     AllVertices,
@@ -46,6 +47,9 @@ from pullback.estimators.score_function import (
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
 from pullback.estimators.supervised import Supervised, frozen, supervised
 from pullback.estimators.surrogate import Surrogate
+from pullback.instruments._drawing import Drawing
+from pullback.instruments.compare import GradientComparison, GradientRow, compare_gradients
+from pullback.instruments.draw import draw
 from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
 from pullback.regularizers._regularizer import MirrorMap, Prediction, Regularizer
 from pullback.regularizers.entropy import Entropy
@@ -98,10 +102,10 @@ __all__ = [
     "ConvergenceError",
     "ConvergenceWarning",
     "Cost",
-    "Counted",
     "DependencyTree",
     "Descent",
     "Downstream",
+    "Drawing",
     "Entropy",
     "Entry",
     "Enumerable",
@@ -112,9 +116,13 @@ __all__ = [
     "FenchelYoungLoss",
     "Gibbs",
     "Given",
+    "GradientComparison",
+    "GradientRow",
     "Independent",
+    "Inspection",
     "Iterate",
     "KBest",
+    "Label",
     "LatentStructureModel",
     "LeaveOneOut",
     "LogLinear",
@@ -166,6 +174,8 @@ __all__ = [
     "Unconstrained",
     "Unregularized",
     "best_vertex",
+    "compare_gradients",
+    "draw",
     "entmax",
     "frozen",
     "get_estimator",

@@ -95,7 +95,7 @@ def test_a_rule_does_not_ask_how_the_loss_is_scaled(rule, case):
             return factor * (z * goal + 0.3 * z.square()).flatten(-len(case.event)).sum(-1).square()
 
         scores = case.scores().requires_grad_()
-        target = estimator.target(case.structure, scores.detach(), downstream)
+        target = estimator.inspect(case.structure, scores.detach(), downstream).target
         (gradient,) = torch.autograd.grad(estimator.loss(case.structure, scores, downstream).sum(), scores)
         return target, gradient
 

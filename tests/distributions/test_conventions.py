@@ -309,20 +309,22 @@ def test_a_distribution_says_what_it_is():
     assert repr(pb.Gibbs(TREES, torch.zeros(4, 4)).arg_constraints) == "{'scores': Scores(DependencyTree)}"
 
 
-def test_an_elbo_compiles_and_maps():
+def test_an_elbo_compiles_and_maps_and_still_refuses():
     scores, value = random_scores(5, 4, 4), TREES.argmax(random_scores(5, 4, 4, seed=1))
 
     def elbo(scores, value):
-        q, prior = pb.Gibbs(TREES, scores), pb.Gibbs(TREES, torch.zeros_like(scores))
+        q = pb.Gibbs(TREES, scores, validate_args=True)
+        prior = pb.Gibbs(TREES, torch.zeros_like(scores), validate_args=True)
         return q.log_prob(value) + q.entropy() - td.kl_divergence(q, prior) + q.mean.sum((-1, -2))
 
     expected = elbo(scores, value)
     torch.compiler.reset()
-    assert_close(torch.compile(elbo, fullgraph=True, backend="aot_eager")(scores, value), expected)
-    td.Distribution.set_default_validate_args(True)
-    assert_close(torch.func.vmap(elbo)(scores, value), expected)
-    with pytest.raises(ValueError, match="is not a vertex"):
-        torch.func.vmap(elbo)(scores, torch.zeros_like(value))
+    for transformed in (torch.compile(elbo, fullgraph=True, backend="aot_eager"), torch.func.vmap(elbo)):
+        assert_close(transformed(scores, value), expected)
+        with pytest.raises(ValueError, match="is not a vertex"):
+            transformed(scores, torch.zeros_like(value))
+        with pytest.raises(ValueError, match=r"contain NaN or \+inf"):
+            transformed(torch.full_like(scores, torch.nan), value)
 
 
 def test_dtypes_come_back_as_they_came():

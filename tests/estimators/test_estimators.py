@@ -113,7 +113,7 @@ def test_spigot_is_argmax_minus_a_projected_step(case):
     decoder, z = Decoder(case), case.structure.argmax(case.scores())
     target = case.structure.project(z - 0.3 * gradient_of_parts(decoder, z))
     assert_close(score_gradient(pb.spigot(0.3), case, decoder), case.structure.count_once(z - target))
-    assert_close(pb.spigot(0.3).target(case.structure, case.scores(), decoder), target)
+    assert_close(pb.spigot(0.3).inspect(case.structure, case.scores(), decoder).target, target)
 
 
 @every_log_linear
@@ -121,7 +121,7 @@ def test_spigot_ce_projects_a_step_from_the_marginals(case):
     decoder, p = Decoder(case), case.structure.marginals(case.scores())
     target = case.structure.project(p - 0.3 * gradient_of_parts(decoder, p))
     assert_close(score_gradient(pb.spigot_ce(0.3), case, decoder), case.structure.count_once(p - target))
-    assert_close(pb.spigot_ce(0.3).target(case.structure, case.scores(), decoder), target)
+    assert_close(pb.spigot_ce(0.3).inspect(case.structure, case.scores(), decoder).target, target)
 
 
 @every_log_linear
@@ -177,7 +177,7 @@ def test_best_vertex_learns_the_vertex_with_the_lowest_loss(case, prediction):
     decoder = Decoder(case)
     losses = torch.stack([decoder(z) for z in case.vertices()]).masked_fill(~case.feasible(), torch.inf)
     estimator = pb.best_vertex(prediction)
-    target = estimator.target(case.structure, case.scores(), decoder)
+    target = estimator.inspect(case.structure, case.scores(), decoder).target
     assert_close(decoder(target), losses.amin(0))
     exact = prediction.predict(case.structure, case.scores()) - target
     assert_close(score_gradient(estimator, case, decoder), case.structure.count_once(exact))
@@ -190,10 +190,9 @@ def test_sparse_marginalization_is_the_expected_loss_under_the_support(case):
     batch = len(case.batch)
     losses = torch.stack([decoder(z) for z in support.vertices.movedim(batch, 0)], -1)
     exact = (support.probabilities * losses).sum(-1)
-    counted = pb.Counted(decoder)
-    found = pb.sparse_marginalization().loss(case.structure, scores, counted)
-    assert_close(found, exact)
-    assert counted.calls == support.size.max()
+    assert_close(pb.sparse_marginalization().loss(case.structure, scores, decoder), exact)
+    inspection = pb.sparse_marginalization().inspect(case.structure, scores, decoder)
+    assert inspection.evaluations == support.size.max()
     gradient = torch.autograd.grad(exact.sum(), scores)[0]
     assert_close(score_gradient(pb.sparse_marginalization(), case, decoder), gradient, atol=1e-9, rtol=1e-7)
 
@@ -678,7 +677,7 @@ def test_several_steps_cannot_be_taken_without_the_loss():
     with pytest.raises(TypeError, match="evaluates the downstream loss itself"):
         pb.spigot(steps=2)(CATEGORICAL, torch.zeros(2, 3))
     with pytest.raises(TypeError, match="has no target"):
-        pb.sparsemap().target(CATEGORICAL, torch.zeros(2, 3), lambda point: point.sum(-1))
+        _ = pb.sparsemap().inspect(CATEGORICAL, torch.zeros(2, 3), lambda point: point.sum(-1)).target
 
 
 def test_a_latent_point_differentiated_beside_the_losses_is_refused():

@@ -50,7 +50,7 @@ def test_supervised_scores_get_the_gradient_of_the_fenchel_young_loss(case, pred
     (found,) = torch.autograd.grad((weight * losses).sum(), scores)
     intermediate = pb.FenchelYoungLoss(prediction, "none")(case.structure, scores, label)
     assert_close(found, torch.autograd.grad((weight * intermediate).sum(), scores)[0])
-    assert_close(estimator.target(case.structure, scores, black_box(case)), label)
+    assert_close(estimator.inspect(case.structure, scores, black_box(case)).target, label)
 
 
 def test_the_label_is_that_of_the_batch_at_the_time_of_the_loss():

@@ -275,7 +275,7 @@ def test_bad_input_is_named():
     with pytest.raises(MissingCapability, match="minimum_risk needs a partition function, and Oracle has none"):
         minimum_risk().loss(structure, torch.zeros(2, 6), lambda z: z.sum(-1))
     with pytest.raises(MissingCapability, match="best_vertex needs a list of vertices, and Oracle has none"):
-        best_vertex().target(structure, torch.zeros(2, 6), lambda z: z.sum(-1))
+        best_vertex().inspect(structure, torch.zeros(2, 6), lambda z: z.sum(-1))
 
 
 def test_rows_of_a_start_that_are_not_vertices_are_ignored_or_refused():

@@ -45,13 +45,15 @@ class Pulled:
 
     start, end: where the descent began, and the label; None where `change` tells it.
     change: end − start, where the descent knows it without the rounding of either.
-    divisor: the sum of the steps of each example, if the surrogate gradient is to be divided by it.
+    size: the sum of its steps, a number or one for each example, ready to multiply points; None if there were none.
+    rescale: whether the surrogate gradient is to be divided by it.
     """
 
     start: Tensor
     end: Tensor | None = None
     change: Tensor | None = None
-    divisor: Tensor | None = None
+    size: float | Tensor | None = None
+    rescale: bool = False
 
     @cached_property
     def target(self) -> Tensor:
@@ -61,12 +63,15 @@ class Pulled:
         return self.start if self.change is None else self.start + self.change
 
     def gradient(self, prediction: Tensor) -> Tensor:
-        """prediction − target, divided by `divisor`."""
+        """prediction − target, divided by the steps if so asked; where none was made, it is zero as it is."""
         if self.change is not None and prediction is self.start:
             difference = -self.change
         else:
             difference = prediction - self.target
-        return difference if self.divisor is None else difference / self.divisor
+        if not self.rescale or self.size is None:
+            return difference
+        size = torch.as_tensor(self.size)
+        return difference / torch.where(size == 0, 1, size)
 
 
 class Pullback(ABC):
@@ -182,17 +187,13 @@ class Descent(Pullback):
                 iterate, size = _backtrack(structure, iterate, end, size, loss, downstream)
             else:
                 iterate = end(size)
-            total = total + size if self.rescales else total
-        return Pulled(start.point, iterate.point, divisor=self._divisor(total))
+            total = size if step == 0 else total + size
+        return Pulled(start.point, iterate.point, size=total, rescale=self.rescales)
 
     def _change(self, gradient: Tensor, size: float | Tensor, forbidden: Tensor | None) -> Tensor:
         """−η ∇L, where it may be."""
         change = gradient * -size
         return change if forbidden is None else change.masked_fill(forbidden, self.forbidden_change)
-
-    def _divisor(self, total: float | Tensor) -> Tensor | None:
-        """What the surrogate gradient is divided by; where no step was made, it is zero as it is."""
-        return torch.where(total == 0, 1, total) if isinstance(total, Tensor) and self.rescales else None
 
     def _size(
         self, step: int, structure: Structure, loss: Tensor, gradient: Tensor, forbidden: Tensor | None

@@ -27,4 +27,5 @@ class Unconstrained(Descent):
         forbidden = None if start.scores is None else start.scores == -torch.inf
         loss, gradient = downstream.loss_and_gradient_at(start.point)
         size = self._size(0, structure, loss, gradient, forbidden)
-        return Pulled(start.point, change=self._change(gradient, size, forbidden), divisor=self._divisor(size))
+        change = self._change(gradient, size, forbidden)
+        return Pulled(start.point, change=change, size=size, rescale=self.rescales)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import torch
@@ -125,19 +126,18 @@ class StructureDistribution(Distribution, ABC):
         """`value` as (..., *batch, *event), in the dtype of the scores."""
         if not isinstance(value, Tensor):
             raise TypeError(f"{type(self).__name__}: the value is a {type(value).__name__}; expected a tensor.")
+        whole, given = self.scores.shape, value.to(self.scores.dtype)
+        if value.shape[-len(whole) :] == whole:
+            return given
         at = value.dim() - len(self.event_shape)
-        given, batch = value.shape[: max(at, 0)], self.batch_shape
-        try:
-            fits = at >= 0 and value.shape[at:] == self.event_shape
-            whole = torch.broadcast_shapes(given, batch) if fits else None
-        except RuntimeError:
-            whole = None
-        if whole is None:
-            raise ValueError(
-                f"{type(self).__name__}: the value has shape {tuple(value.shape)}; expected one that ends with the "
-                f"parts, {tuple(self.event_shape)}, and broadcasts to {(*batch, *self.event_shape)}."
-            )
-        return value.to(self.scores.dtype).expand(*whole, *self.event_shape)
+        if at >= 0 and value.shape[at:] == self.event_shape:
+            with suppress(RuntimeError):
+                batch = torch.broadcast_shapes(value.shape[:at], self.batch_shape)
+                return given.expand(*batch, *self.event_shape)
+        raise ValueError(
+            f"{type(self).__name__}: the value has shape {tuple(value.shape)}; expected one that ends with the parts, "
+            f"{tuple(self.event_shape)}, and broadcasts to {tuple(whole)}."
+        )
 
 
 class _Vertices(constraints.Constraint):

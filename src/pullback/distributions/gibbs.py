@@ -78,7 +78,7 @@ def _divergence(p: Gibbs, q: Gibbs) -> Tensor:
     structure = p.structure
     s, t = (structure.restrict(one.scores).double() for one in (p, q))
     mean = structure.marginals(s)
-    sums = structure.log_partition(t) - structure.log_partition(s)
-    divergence = structure.inner(s, mean) - structure.inner(t, mean) + sums
+    apart = structure.count_once((s - t).masked_fill(mean == 0, 0) * mean).flatten(-structure.event_dims).sum(-1)
+    divergence = apart - structure.log_partition(s) + structure.log_partition(t)
     divergence = divergence + (-divergence.detach()).clamp_min(0)  # a difference of sums may round below 0
     return divergence.to(torch.promote_types(p.scores.dtype, q.scores.dtype))

@@ -28,11 +28,11 @@ class SparseMAPDistribution(StructureDistribution):
     >>> from pullback import Subset
     >>> pairs = SparseMAPDistribution(Subset(2), torch.tensor([0.5, 0.2, 0.0, -9.0]))
     >>> pairs.mixture.vertices
-    tensor([[1., 0., 1., 0.],
-            [1., 1., 0., 0.],
+    tensor([[1., 1., 0., 0.],
+            [1., 0., 1., 0.],
             [0., 1., 1., 0.]])
     >>> pairs.mixture.probabilities
-    tensor([0.3667, 0.5667, 0.0667])
+    tensor([0.5667, 0.3667, 0.0667])
     """
 
     mixture: Mixture

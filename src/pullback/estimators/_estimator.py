@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pullback.estimators._inspection import Inspection, Label, inspect_scores
 from pullback.regularizers._options import Number, now
 from pullback.structures._structure import Structure
 
@@ -51,27 +52,41 @@ class Estimator(ABC):
             "downstream)` instead of `estimator(structure, scores)`."
         )
 
-    def target(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        """The pulled-back label that `scores` would be trained towards, for inspection."""
-        raise TypeError(f"{type(self).__name__} pulls no label back: it has no target.")
+    def inspect(self, structure: Structure, scores: Tensor, downstream: Loss) -> Inspection:
+        """What a training step with these scores does: losses, gradients, labels, support, entropy and cost.
 
+        Runs `loss` and its backward pass once, and evaluates the downstream loss a few times more for the record.
+        Parameters get no gradient, and random numbers are put back; a baseline that remembers does remember.
+        """
+        scores = scores.detach()
+        given, calls = scores.clone().requires_grad_(), 0
 
-class Counted:
-    """A downstream loss that counts how often it is evaluated.
+        def counted(point: Tensor) -> Tensor:
+            nonlocal calls
+            calls += 1
+            return downstream(point)
 
-    >>> downstream = Counted(lambda point: point.sum(-1))
-    >>> _ = downstream(torch.ones(2, 3))
-    >>> downstream.calls
-    1
-    """
+        replay = Replay(scores)
+        with torch.random.fork_rng(replay.devices), torch.enable_grad():
+            losses = self.loss(structure, given, counted)
+            gradient = None
+            if losses.requires_grad:
+                (gradient,) = torch.autograd.grad(losses.sum(), given, allow_unused=True)
+        with torch.no_grad():
+            entropy, support, gap = inspect_scores(structure, scores)
+            return Inspection(
+                losses=losses.detach(),
+                gradient=torch.zeros_like(scores) if gradient is None else gradient,
+                evaluations=calls,
+                entropy=entropy,
+                support=support,
+                gap=gap,
+                label=self._inspect_label(structure, scores, downstream, replay),
+            )
 
-    def __init__(self, downstream: Loss) -> None:
-        self.downstream = downstream
-        self.calls = 0
-
-    def __call__(self, point: Tensor) -> Tensor:
-        self.calls += 1
-        return self.downstream(point)
+    def _inspect_label(self, structure: Structure, scores: Tensor, downstream: Loss, replay: "Replay") -> Label | None:
+        """What is known about the labels of this call, where the method pulls labels back."""
+        return None
 
 
 def evaluate(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
@@ -147,16 +162,16 @@ class Replay:
     """
 
     def __init__(self, scores: Tensor) -> None:
-        self._devices = [scores.device] if scores.device.type == "cuda" else []
-        self._states = [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in self._devices)]
+        self.devices = [scores.device] if scores.device.type == "cuda" else []
+        self._states = [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in self.devices)]
         kind = scores.device.type
         self._autocast = (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
 
     def losses(self, structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
         """The losses at `point`, as the main pass would have computed them; the decoder gets a copy of the point."""
         kind, dtype, enabled = self._autocast
-        with torch.random.fork_rng(self._devices), torch.autocast(kind, dtype, enabled):
+        with torch.random.fork_rng(self.devices), torch.autocast(kind, dtype, enabled):
             torch.set_rng_state(self._states[0])
-            for device, state in zip(self._devices, self._states[1:]):
+            for device, state in zip(self.devices, self._states[1:]):
                 torch.cuda.set_rng_state(state, device)
             return evaluate(structure, downstream, point.clone())

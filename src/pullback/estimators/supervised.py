@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pullback.descents.given import Given
-from pullback.estimators._estimator import Estimator, Loss
+from pullback.estimators._estimator import Estimator, Loss, Replay
+from pullback.estimators._inspection import Label
 from pullback.estimators.spigot import PREDICTIONS
 from pullback.estimators.surrogate import Surrogate
 from pullback.regularizers._labels import check_shape, inside
 from pullback.regularizers._options import by_name
 from pullback.regularizers._regularizer import Regularizer
 from pullback.structures._structure import Structure
-
-Label = Tensor | Callable[[], Tensor]
-"""A label, or a function that is asked for that of the batch whenever `loss` is called."""
 
 
 def frozen(prediction: Regularizer | str = "unregularized") -> Surrogate:
@@ -42,7 +40,7 @@ class Supervised(Estimator):
     prediction: the intermediate loss: `Unregularized` (perceptron), `Entropy` (CRF), `SquaredNorm` (SparseMAP).
     """
 
-    label: Label
+    label: Tensor | Callable[[], Tensor]
     prediction: Regularizer
 
     @property
@@ -52,8 +50,8 @@ class Supervised(Estimator):
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
         return self._surrogate(structure, scores).loss(structure, scores, downstream)
 
-    def target(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        return self._surrogate(structure, scores).target(structure, scores, downstream)
+    def _inspect_label(self, structure: Structure, scores: Tensor, downstream: Loss, replay: Replay) -> Label:
+        return self._surrogate(structure, scores)._inspect_label(structure, scores, downstream, replay)
 
     def _surrogate(self, structure: Structure, scores: Tensor) -> Surrogate:
         label = self.label if isinstance(self.label, Tensor) else self.label()
@@ -63,7 +61,7 @@ class Supervised(Estimator):
         return Surrogate(self.prediction, Given(inside("supervised", structure, label.detach())))
 
 
-def supervised(label: Label, prediction: Regularizer | str = "unregularized") -> Supervised:
+def supervised(label: Tensor | Callable[[], Tensor], prediction: Regularizer | str = "unregularized") -> Supervised:
     """Supervision of the structure itself: what the scores would learn if its label were known.
 
     gradient = prediction − label: that of the Fenchel–Young loss of `prediction`, a regularizer or one of

@@ -1,7 +1,7 @@
 """The surrogate gradient: prediction − target."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pullback.descents._descent import Iterate, Pullback, Pulled
 from pullback.estimators._estimator import NO_GRADIENT, Estimator, Loss, Replay, evaluate, redeem
+from pullback.estimators._inspection import Label, inspect_label
 from pullback.regularizers._options import Number, check_number, now
 from pullback.regularizers._regularizer import Prediction, Regularizer, same
 from pullback.regularizers.unregularized import Unregularized
@@ -84,11 +85,12 @@ class Surrogate(Estimator):
         latent: Tensor = _Pull.apply(scores, self._point(structure, scores), call)[0]  # type: ignore[no-untyped-call]
         return latent
 
-    def target(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        scores = scores.detach()
-        with torch.no_grad():
-            call = _Call(self, structure, downstream, Replay(scores))
-            return _Label(call, scores, self._point(structure, scores)).target()
+    def _inspect_label(self, structure: Structure, scores: Tensor, downstream: Loss, replay: Replay) -> Label:
+        label = _Label(_Call(self, structure, downstream, replay), scores, self._point(structure, scores))
+        pulled, scores = label.pulled(), label.scores
+        gradient = label.loss_and_gradient_at(pulled.start)[1] if self.descent.uses_gradient_at_start else None
+        found = inspect_label(structure, scores, pulled, label.loss_at(pulled.target), gradient)
+        return replace(found, target=label.marked(found.target))
 
     @property
     def evaluations(self) -> int | None:
@@ -144,10 +146,7 @@ class _Label:
         surrogate = self.call.surrogate
         gradient = self.structure.count_once(self.pulled().gradient(self._predict(surrogate.prediction)))
         scale = now("Surrogate: scale", surrogate.scale)
-        return self._marked(gradient if isinstance(scale, float) and scale == 1 else gradient * scale)
-
-    def target(self) -> Tensor:
-        return self._marked(self.pulled().target)
+        return self.marked(gradient if isinstance(scale, float) and scale == 1 else gradient * scale)
 
     def pulled(self) -> Pulled:
         surrogate, origin = self.call.surrogate, self.call.surrogate._origin
@@ -158,7 +157,7 @@ class _Label:
             start = Iterate(self._given(origin), None, self.scores)
         return surrogate.descent.pull(self.structure, start, self)
 
-    def _marked(self, numbers: Tensor) -> Tensor:
+    def marked(self, numbers: Tensor) -> Tensor:
         """`numbers`, NaN for examples whose downstream gradient is not finite."""
         return numbers if self.broken is None else numbers.masked_fill(self.structure.widen(self.broken), torch.nan)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pullback.structures._limits import MOST_IN_MIXTURE, check_count
+from pullback.structures._limits import MOST_IN_MIXTURE, TooManyVertices, check_count
 from pullback.structures._results import Mixture
 
 
@@ -34,7 +34,7 @@ def combine_mixtures(name: str, blocks: Sequence[Mixture]) -> Mixture:
         size = every.size * block.size
         most = int(size.max()) if size.numel() else 0
         if most > MOST_IN_MIXTURE:
-            raise ValueError(
+            raise TooManyVertices(
                 f"{name}: {most} or more combinations of vertices mix; expected at most {MOST_IN_MIXTURE}.  "
                 "`topk` lists the best combinations, and `sparsemap` gives the point without them."
             )

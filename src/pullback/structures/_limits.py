@@ -5,7 +5,11 @@ MOST_VERTICES = 2**22  # in a list of all
 MOST_IN_MIXTURE = 2**13  # in a mixture that combines those of several structures
 
 
+class TooManyVertices(ValueError):
+    """More vertices than one would want to list."""
+
+
 def check_count(name: str, count: int, what: str = "there are {} vertices", advice: str = "") -> None:
     """Refuses to list more vertices than one would want to; `what` there are so many of, in the user's words."""
     if count > MOST_VERTICES:
-        raise ValueError(f"{name}: {what.format(count)}; expected at most {MOST_VERTICES} to list.{advice}")
+        raise TooManyVertices(f"{name}: {what.format(count)}; expected at most {MOST_VERTICES} to list.{advice}")

@@ -99,7 +99,7 @@ class DependencyTree(Compiled):
 
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
         (needed,) = _needed_words(shape[-2], device)
-        words = shape[-2] - 1 if self.lengths is None else self.lengths.to(device)[..., None, None]
+        words = shape[-2] - 1 if self.lengths is None else self.lengths.to(device).unsqueeze(-1).unsqueeze(-1)
         arcs = needed <= words
         arcs = arcs.unsqueeze(-1) if self.labelled else arcs
         return arcs if self.mask is None else arcs & self.mask.to(device)

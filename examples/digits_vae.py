@@ -1,0 +1,78 @@
+"""A discrete VAE on handwritten digits, its expectation over the latent variable computed exactly.
+
+An encoder scores a latent structure, three choices out of six or sixteen bits; a decoder draws the image from it.  The
+posterior is the sparse mixture that SparseMAP finds, so the expected log-likelihood is a short sum: one call of the
+decoder for each vertex in use, and no samples.  The prior is uniform over all structures.
+"""
+
+import argparse
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.distributions import Binomial, kl_divergence
+
+import pullback as pb
+
+LATENTS = {
+    "three choices out of six": (pb.Independent(pb.Categorical()), (3, 6)),
+    "sixteen bits": (pb.Binary(), (16,)),
+}
+
+
+class DigitsVAE(nn.Module):
+    """p(z) uniform over a structure, p(x | z) independent pixels from 0 to 16, q(z | x) a mixture of few vertices."""
+
+    def __init__(self, structure: pb.Structure, event: tuple[int, ...], hidden: int = 128) -> None:
+        super().__init__()
+        parts = torch.Size(event).numel()
+        self.structure, self.event = structure, event
+        self.encoder = nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, parts))
+        self.decoder = nn.Sequential(nn.Linear(parts, hidden), nn.ReLU(), nn.Linear(hidden, 64))
+
+    def scores(self, images: Tensor) -> Tensor:
+        """Inside the polytope at first, and slow to leave it: outside, few vertices are left to learn from."""
+        return 0.5 + 0.1 * self.encoder(images / 8 - 1).unflatten(-1, self.event)
+
+    def elbo(self, images: Tensor) -> tuple[Tensor, int]:
+        """E log p(x | z) − KL(q, p) of each image, and how often the decoder was called."""
+        structure, scores = self.structure, self.scores(images)
+        posterior = pb.SparseMAPDistribution(structure, scores)
+        prior = pb.Gibbs(structure, torch.zeros_like(scores))
+
+        def surprise(z: Tensor) -> Tensor:  # −log p(x | z)
+            pixels = Binomial(16, logits=self.decoder(z.flatten(1)))
+            return -pixels.log_prob(images).sum(-1)
+
+        counted = pb.Counted(surprise)
+        expected = pb.sparse_marginalization().loss(structure, scores, counted)
+        return -expected - kl_divergence(posterior, prior), counted.calls
+
+
+def train(name: str, images: Tensor, epochs: int) -> None:
+    torch.manual_seed(0)
+    training, held_out = images.split([len(images) - 297, 297])
+    model = DigitsVAE(*LATENTS[name])
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    print(f"\n{name}\nepoch   ELBO in nats, held out   decoder calls per step")
+    for epoch in range(1, epochs + 1):
+        calls = []
+        for batch in training[torch.randperm(len(training))].split(100):
+            elbo, count = model.elbo(batch)
+            optimizer.zero_grad()
+            (-elbo.mean()).backward()
+            optimizer.step()
+            calls.append(count)
+        if epoch == 1 or epoch % 10 == 0:
+            with torch.no_grad():
+                print(f"{epoch:5d}   {model.elbo(held_out)[0].mean():22.1f}   {sum(calls) / len(calls):22.1f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A discrete VAE on handwritten digits.")
+    parser.add_argument("--quick", action="store_true", help="one step, to see that it runs")
+    quick = parser.parse_args().quick
+    digits = torch.tensor(load_digits().data, dtype=torch.float32)
+    digits = digits[torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))]
+    for name in LATENTS:
+        train(name, digits[:397] if quick else digits, epochs=1 if quick else 30)

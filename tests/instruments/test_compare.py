@@ -1,0 +1,112 @@
+"""What a comparison of gradients tells."""
+
+import re
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import pullback as pb
+
+GOAL = torch.rand(6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def downstream(z):
+    return (z - GOAL).square().sum(-1)
+
+
+def scores(batch=4):
+    return torch.randn(batch, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def rows(comparison):
+    return {row.name: row for row in comparison.rows}
+
+
+def test_the_exact_estimator_is_exact_and_deterministic():
+    found = rows(pb.compare_gradients(pb.Subset(3), scores(), downstream, ["minimum_risk", "ste"], draws=5))
+    exact = found["minimum_risk"]
+    assert exact.cosine == pytest.approx(1) and exact.scale == pytest.approx(1)
+    assert exact.bias == pytest.approx(0, abs=1e-9) and exact.variance == 0 and exact.zeros == 0
+    assert exact.evaluations == 20 and found["ste"].evaluations == 1
+    assert found["ste"].solver_calls == 1 and found["ste"].cosine < 0.999
+
+
+def test_an_unbiased_estimator_has_variance_and_the_right_mean():
+    torch.manual_seed(0)
+    estimators = {"one": pb.reinforce(), "many": pb.reinforce(8, "leave_one_out")}
+    found = rows(pb.compare_gradients(pb.Subset(3), scores(), downstream, estimators, draws=400))
+    assert found["many"].cosine > 0.99
+    assert found["many"].scale == pytest.approx(1, abs=0.1)
+    assert 0 < found["many"].variance < found["one"].variance
+    assert found["many"].evaluations == 8
+
+
+def test_where_vertices_cannot_be_listed_samples_stand_in():
+    torch.manual_seed(0)
+    structure, given = pb.Binary(), torch.randn(2, 40, generator=torch.Generator().manual_seed(0))
+    price = torch.randn(40, generator=torch.Generator().manual_seed(1))
+    found = pb.compare_gradients(structure, given, lambda z: z @ price, ["structured_attention"], samples=8000)
+    assert 0 < found.standard_error < 0.2
+    assert rows(found)["structured_attention"].cosine > 0.98
+    assert rows(found)["structured_attention"].bias < 4 * found.standard_error
+    assert "by samples" in str(found)
+
+
+def test_the_share_of_zero_gradients_is_counted():
+    frozen = {"tiny": pb.spigot(0.0)}
+    found = rows(pb.compare_gradients(pb.Subset(3), scores(), downstream, frozen))
+    assert found["tiny"].zeros == 1
+
+
+def test_a_comparison_prints_the_best_direction_first():
+    names = ["ste", "minimum_risk", "spigot"]
+    printed = str(pb.compare_gradients(pb.Subset(3), scores(), downstream, names, draws=3)).splitlines()
+    header = printed[0].split()
+    assert header[:2] == ["estimator", "cosine"] and header[-3:] == ["decoder", "solver", "ms"]
+    assert printed[1].startswith("minimum_risk") and printed[-1] == "exact gradient by enumeration; 3 draws"
+    assert len({len(line) for line in printed[:-1]}) == 1
+
+
+class FakeFrame(list):
+    """As much of a `pandas.DataFrame` as is asked for."""
+
+    def set_index(self, name):
+        return {row[name]: row for row in self}
+
+
+def test_a_comparison_becomes_a_data_frame_where_pandas_is_there(monkeypatch):
+    found = pb.compare_gradients(pb.Subset(3), scores(), downstream, ["minimum_risk", "ste"], draws=3)
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=FakeFrame))
+    table = found.to_pandas()
+    assert list(table) == ["minimum_risk", "ste"] and table["ste"]["evaluations"] == 1
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="to_pandas: pandas is not installed"):
+        found.to_pandas()
+
+
+def test_a_comparison_is_drawn_where_matplotlib_is_there(monkeypatch):
+    found = pb.compare_gradients(pb.Subset(3), scores(), downstream, ["minimum_risk", "ste"], draws=3)
+    assert len(found.plot().axes[0].collections) == 2
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match="plot: matplotlib is not installed"):
+        found.plot()
+
+
+def test_what_cannot_be_compared_is_refused_in_words():
+    with pytest.raises(pb.MissingCapability, match="compare_gradients needs a partition function"):
+        pb.compare_gradients(pb.Matching(), torch.zeros(2, 3, 3), lambda z: z.sum((-1, -2)), ["ste"])
+    with pytest.raises(TypeError, match=re.escape("estimators is 'ste'; expected a list of names or a dictionary")):
+        pb.compare_gradients(pb.Subset(3), scores(), downstream, "ste")
+    with pytest.raises(ValueError, match="'spigot' perhaps"):
+        pb.compare_gradients(pb.Subset(3), scores(), downstream, ["spigott"])
+
+
+def test_the_structure_and_the_scores_stay_as_they_were():
+    structure, given = pb.DependencyTree(torch.tensor([3, 2])), torch.randn(2, 4, 4, requires_grad=True)
+    before = given.detach().clone()
+    pb.compare_gradients(structure, given, lambda z: z[..., 0, :].sum(-1), ["spigot", "sparsemap"])
+    assert type(structure) is pb.DependencyTree and given.grad is None
+    assert_close(given.detach(), before)
