@@ -185,3 +185,11 @@ def test_a_value_network_is_saved_with_the_estimator_and_gets_no_gradient_from_i
     owner.losses(data()).sum().backward()
     assert all(parameter.grad is None for parameter in value.parameters())
     assert owner.encoder.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("make", [pb.reinforce, pb.sum_and_sample], ids=["reinforce", "sum_and_sample"])
+def test_a_temperature_of_a_stochastic_estimator_belongs_to_the_model(make):
+    owner = holder(make(2, temperature=nn.Parameter(torch.tensor(1.3))))
+    assert float(owner.state_dict()["estimator.temperature"]) == pytest.approx(1.3)
+    owner.losses(data()).sum().backward()
+    assert owner.estimator.temperature.grad is not None

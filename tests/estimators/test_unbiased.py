@@ -3,12 +3,15 @@
 Each estimator sees the same scores in every row of a large batch, and draws anew for each row.
 """
 
+import itertools
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 import pullback as pb
-from families import Case
+from families import LOG_LINEAR_UPSTAIRS, UPSTAIRS, Case
+from pullback.estimators._without_replacement import unordered
 
 F64 = torch.float64
 ROWS = 3000
@@ -149,6 +152,34 @@ def test_samples_without_replacement_are_different_and_weighted_by_the_chance_to
             assert value == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("rho", [0.5, 0.97])
+def test_over_all_orders_in_which_vertices_may_come_the_mean_is_exact(rho):
+    """Up to three of four vertices; an order has known probability, and sets are all that the estimate may use."""
+    p = torch.tensor([0.55, 0.25, 0.15, 0.05], dtype=F64)
+    f = torch.tensor([1.0, -2.0, 30.0, 4.0], dtype=F64)
+    orders = [order for count in (1, 2, 3) for order in itertools.permutations(range(4), count)]
+    chances = []
+    for order in orders:
+        covered = torch.stack([p[list(order[:i])].sum() for i in range(1, len(order) + 1)])
+        grows = rho * p[list(order[1:])] / (1 - rho * covered[:-1])
+        stops = 1.0 if len(order) == 3 else (1 - rho) / (1 - rho * covered[-1])
+        chances.append(p[order[0]] * grows.prod() * stops)
+    chance, size = torch.stack(chances), torch.tensor([len(order) for order in orders])
+    index = torch.tensor([[*order, 0, 0][:3] for order in orders]).T
+    vertices = torch.eye(4, dtype=F64)[index].masked_fill((torch.arange(3)[:, None] >= size)[..., None], 0)
+    gibbs = pb.Gibbs(pb.Categorical(), p.log().expand(len(orders), 4), validate_args=False)
+    found = unordered(gibbs, vertices, size, rho)
+    values = f[index]
+    assert_close(chance.sum(), torch.ones((), dtype=F64))
+    assert_close((chance * found.weights * values).sum(), (p * f).sum())
+    total = found.others.sum(1)[found.weights > 0]
+    assert_close(total, torch.ones_like(total))  # a constant in the loss changes nothing
+    slopes = torch.eye(4, dtype=F64)[index] - p  # of log p(z) in the scores: (3, orders, 4)
+    for advantage in (values, values - found.others_of(values)):
+        gradient = ((chance * found.weights * advantage)[..., None] * slopes).sum((0, 1))
+        assert_close(gradient, p * (f - (p * f).sum()))
+
+
 @every_case
 def test_reinforce_under_the_sparsemap_distribution_estimates_sparse_marginalization(case):
     scores, loss = one(case, 0.7)
@@ -252,6 +283,61 @@ def test_the_top_k_expectation_needs_no_partition_function():
     scores = torch.randn(2, 3, 3, generator=seeded(), dtype=F64, requires_grad=True)
     losses = pb.topk_expectation(2).loss(pb.Matching(), scores, lambda z: z[..., 0, 0])
     assert torch.autograd.grad(losses.sum(), scores)[0].abs().sum() > 0
+
+
+# ---- every structure, and batches of different examples
+
+FURTHER = [
+    pytest.param(pb.reinforce(3, "leave_one_out", replacement=False), case, id=f"without replacement, {case}")
+    for case in LOG_LINEAR_UPSTAIRS
+] + [
+    pytest.param(pb.reinforce(3, replacement=replacement, distribution="sparsemap"), case, id=f"{how}, {case}")
+    for how, replacement in (("sparsemap", True), ("sparsemap without replacement", False))
+    for case in UPSTAIRS
+]
+
+
+@pytest.mark.parametrize(("estimator", "case"), FURTHER)
+def test_forbidden_and_padded_parts_are_never_drawn_and_learn_nothing(estimator, case):
+    best = case.structure.argmax(case.scores(seed=7))
+    closed = torch.rand(case.shape, generator=seeded(3)) < 0.5
+    scores = case.scores().masked_fill((best == 0) & closed & case.structure.is_zero_one, -torch.inf).requires_grad_()
+    forbidden = case.structure.restrict(scores.detach()) == -torch.inf
+    seen = []
+
+    def loss(point):
+        seen.append(point)
+        return (point - 2).square().flatten(-len(case.event)).sum(-1)
+
+    torch.manual_seed(0)
+    (gradient,) = torch.autograd.grad(estimator.loss(case.structure, scores, loss).sum(), scores)
+    assert gradient.isfinite().all() and (gradient[forbidden] == 0).all()
+    assert len(seen) == 3
+    assert all((point[forbidden] == 0).all() and case.structure.contains(point).all() for point in seen)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        pb.reinforce(3, "leave_one_out", generator=seeded(2)),
+        pb.reinforce(3, "leave_one_out", replacement=False, generator=seeded(2)),
+        pb.sum_and_sample(2, generator=seeded(2)),
+    ],
+    ids=["reinforce", "without replacement", "sum_and_sample"],
+)
+def test_an_example_is_estimated_alike_whatever_else_is_in_the_batch(estimator):
+    """Sentences of two lengths take turns, one of them with hardly any doubt."""
+    lengths = torch.tensor([3, 2]).repeat(ROWS)
+    scores = torch.randn(2, 4, 4, generator=seeded(1), dtype=F64)
+    scores[1, :, 1] += torch.tensor([6.0, 0.0, 0.0, 0.0])
+    weight = torch.randn(4, 4, generator=seeded(4), dtype=F64)
+    loss = lambda z: (z * weight).sum((-1, -2)).square()
+    rows = scores.repeat(ROWS, 1, 1).requires_grad_()
+    (found,) = torch.autograd.grad(estimator.loss(pb.DependencyTree(lengths), rows, loss).sum(), rows)
+    for i in range(2):
+        leaf = scores[i].clone().requires_grad_()
+        (known,) = torch.autograd.grad(pb.minimum_risk().loss(pb.DependencyTree(lengths[i]), leaf, loss), leaf)
+        assert_unbiased(found[i::2], known)
 
 
 # ---- baselines of the user's own

@@ -43,8 +43,12 @@ def draw(p: StructureDistribution, n: int, generator: torch.Generator | None = N
     be the first, given the set.  With ρ = 1 this is the unordered set estimator of Kool, van Hoof and Welling (2020).
     """
     patience = 1 - 1 / (_PATIENCE * n)
-    vertices, size = _distinct(p, n, patience, generator)
-    probabilities = _probabilities(p, vertices, size)
+    return unordered(p, *_distinct(p, n, patience, generator), patience)
+
+
+def unordered(p: StructureDistribution, vertices: Tensor, size: Tensor, patience: float) -> Unordered:
+    """What the first `size` of the vertices (n, *batch, *event) say once their order is forgotten."""
+    n, probabilities = len(vertices), _probabilities(p, vertices, size)
     ways = _ways(probabilities, size, patience)
     first = torch.stack([ways[1 << i] for i in range(n)])
     second = torch.stack([torch.stack([ways[1 << i | 1 << j] for j in range(n)]) for i in range(n)])
