@@ -129,8 +129,9 @@ class SumAndSample(Summands):
         return vertices, torch.cat([p, drawn_weight[None]]).to(scores.dtype)
 
     def baseline(self, losses: Tensor, weights: Tensor) -> Tensor:
-        """The mean loss of the best vertices, which no draw decides."""
-        return (losses[:-1] * weights[:-1]).sum(0) / weights[:-1].sum(0)
+        """The mean loss of the best vertices, which no draw decides; 0 where their probabilities round to 0."""
+        total = weights[:-1].sum(0)
+        return torch.where(total > 0, (losses * weights)[:-1].sum(0) / total.where(total > 0, 1), 0)
 
 
 class Expectation(Estimator, nn.Module):
