@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "descents._descent": "Descent Downstream Iterate Pullback Pulled StepSize",
     "descents.exhaustive": "Exhaustive",
+    "descents.given": "Given",
     "descents.mirror": "Mirror",
     "descents.projected": "Projected",
     "descents.step_sizes": "Polyak Relative",
@@ -22,12 +23,18 @@ _MODULES = {
     "estimators._estimator": "Estimator",
     "estimators._inspection": "Inspection Label",
     "estimators.catalog": "CATALOG Cost Entry get_estimator",
-    "estimators.expectation": "MinimumRisk SparseMarginalization minimum_risk sparse_marginalization",
+    "estimators.expectation": (
+        "AllVertices BestVertices Expectation SparseSupport SumAndSample Summands "
+        "minimum_risk sparse_marginalization sum_and_sample topk_expectation"
+    ),
     "estimators.latent_structure_model": "LatentStructureModel",
     "estimators.relaxation": "Relaxation entmax sparsemap ste_marginals ste_sparsemap structured_attention",
     "estimators.sample": "Sample",
-    "estimators.score_function": "Baseline LeaveOneOut NoBaseline RunningAverage ScoreFunction SelfCritical reinforce",
+    "estimators.score_function": (
+        "Baseline LeaveOneOut NoBaseline RunningAverage Sampled ScoreFunction SelfCritical Supplied reinforce"
+    ),
     "estimators.spigot": "best_vertex spigot spigot_ce spigot_eg ste",
+    "estimators.supervised": "Supervised frozen supervised",
     "estimators.surrogate": "Surrogate",
     "instruments._drawing": "Drawing",
     "instruments.compare": "GradientComparison GradientRow compare_gradients",

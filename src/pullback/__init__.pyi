@@ -1,5 +1,6 @@
 from pullback.descents._descent import Descent, Downstream, Iterate, Pullback, Pulled, StepSize
 from pullback.descents.exhaustive import Exhaustive
+from pullback.descents.given import Given
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.step_sizes import Polyak, Relative
@@ -10,7 +11,18 @@ from pullback.distributions.sparsemap import SparseMAPDistribution
 from pullback.estimators._estimator import Estimator
 from pullback.estimators._inspection import Inspection, Label
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
-from pullback.estimators.expectation import MinimumRisk, SparseMarginalization, minimum_risk, sparse_marginalization
+from pullback.estimators.expectation import (
+    AllVertices,
+    BestVertices,
+    Expectation,
+    SparseSupport,
+    SumAndSample,
+    Summands,
+    minimum_risk,
+    sparse_marginalization,
+    sum_and_sample,
+    topk_expectation,
+)
 from pullback.estimators.latent_structure_model import LatentStructureModel
 from pullback.estimators.relaxation import (
     Relaxation,
@@ -26,11 +38,14 @@ from pullback.estimators.score_function import (
     LeaveOneOut,
     NoBaseline,
     RunningAverage,
+    Sampled,
     ScoreFunction,
     SelfCritical,
+    Supplied,
     reinforce,
 )
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.estimators.supervised import Supervised, frozen, supervised
 from pullback.estimators.surrogate import Surrogate
 from pullback.instruments._drawing import Drawing
 from pullback.instruments.compare import GradientComparison, GradientRow, compare_gradients
@@ -78,7 +93,9 @@ __version__: str
 __all__ = [
     "CATALOG",
     "Alignment",
+    "AllVertices",
     "Baseline",
+    "BestVertices",
     "Binary",
     "Categorical",
     "Chain",
@@ -96,8 +113,10 @@ __all__ = [
     "Enumeration",
     "Estimator",
     "Exhaustive",
+    "Expectation",
     "FenchelYoungLoss",
     "Gibbs",
+    "Given",
     "GradientComparison",
     "GradientRow",
     "Independent",
@@ -109,7 +128,6 @@ __all__ = [
     "LeaveOneOut",
     "LogLinear",
     "Matching",
-    "MinimumRisk",
     "Mirror",
     "MirrorMap",
     "MissingCapability",
@@ -129,6 +147,7 @@ __all__ = [
     "Relaxation",
     "RunningAverage",
     "Sample",
+    "Sampled",
     "Scheme",
     "ScoreFunction",
     "Segmentation",
@@ -138,12 +157,16 @@ __all__ = [
     "Solution",
     "SpanningTree",
     "SparseMAPDistribution",
-    "SparseMarginalization",
+    "SparseSupport",
     "SquaredNorm",
     "StepSize",
     "Structure",
     "StructureDistribution",
     "Subset",
+    "SumAndSample",
+    "Summands",
+    "Supervised",
+    "Supplied",
     "Surrogate",
     "Tagging",
     "TopK",
@@ -156,6 +179,7 @@ __all__ = [
     "compare_gradients",
     "draw",
     "entmax",
+    "frozen",
     "get_estimator",
     "minimum_risk",
     "product",
@@ -170,5 +194,8 @@ __all__ = [
     "ste_marginals",
     "ste_sparsemap",
     "structured_attention",
+    "sum_and_sample",
+    "supervised",
+    "topk_expectation",
     "warm",
 ]

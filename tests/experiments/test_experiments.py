@@ -32,7 +32,7 @@ def test_the_decoder_is_a_bilinear_layer():
     torch.testing.assert_close(decoder(x, z), decoder.bilinear(z, x))
 
 
-@pytest.mark.parametrize("name", pb.CATALOG)
+@pytest.mark.parametrize("name", [name for name, entry in pb.CATALOG.items() if not entry.given])
 def test_every_estimator_trains_the_task(name):
     settings = Settings(estimator=name, steps=2, features=10, evaluate_every=1)
     history = list(train(settings))

@@ -16,7 +16,7 @@ Loss = Callable[[Tensor], Tensor]
 
 NO_GRADIENT = (
     "downstream returned losses that do not depend on the latent point in a differentiable way, and this method "
-    "follows their gradient; reinforce, minimum_risk, sparse_marginalization and best_vertex accept a black box."
+    "follows their gradient; reinforce, best_vertex and expectations such as minimum_risk accept a black box."
 )
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pullback.estimators._estimator import Estimator
-from pullback.estimators.expectation import minimum_risk, sparse_marginalization
+from pullback.estimators.expectation import minimum_risk, sparse_marginalization, sum_and_sample, topk_expectation
 from pullback.estimators.relaxation import entmax, sparsemap, ste_marginals, ste_sparsemap, structured_attention
 from pullback.estimators.score_function import reinforce
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.estimators.supervised import frozen, supervised
 from pullback.regularizers._options import among
-from pullback.structures._capabilities import Enumerable, LogLinear, Simplex
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, Simplex
 from pullback.structures._structure import Structure
 
 
@@ -23,10 +24,10 @@ class Cost:
     """
 
     once: int = 0
-    each: Literal["steps", "samples", "vertices", "support"] | None = None
+    each: Literal["steps", "samples", "k", "vertices", "support"] | None = None
 
     def count(self, **numbers: int) -> int:
-        """The evaluations, given how many steps, samples, vertices, or vertices in the support there are."""
+        """The evaluations, given how many steps, samples, best vertices (k), vertices, or vertices in the support."""
         return self.once + (0 if self.each is None else numbers[self.each])
 
     def __str__(self) -> str:
@@ -37,11 +38,12 @@ class Cost:
 class Entry:
     """One row of the catalog.
 
-    kind: pulled back, relaxed, straight-through, exact, stochastic or sparse expectation.
+    kind: pulled back, relaxed, straight-through, exact, stochastic, sparse expectation or yardstick.
     formula: the gradient that reaches the scores s; z is the argmax, p the marginals, μ the sparsemap of s.
     needs: the capabilities that a structure has to offer; any has an argmax.
     evaluations: how often a training step evaluates the downstream loss, without backtracking and further baselines.
     callable: whether `estimator(structure, scores)` hands over a point.
+    given: arguments that are neither numbers nor names and have to be given, such as a label; most have none.
     """
 
     make: Callable[..., Estimator]
@@ -50,6 +52,7 @@ class Entry:
     needs: tuple[type[Structure], ...]
     evaluations: Cost
     callable: bool
+    given: tuple[str, ...] = ()
 
     def serves(self, structure: Structure) -> bool:
         """Whether `structure` has all that is needed."""
@@ -78,6 +81,14 @@ CATALOG: dict[str, Entry] = {
     "reinforce": Entry(
         reinforce, "stochastic", "mean of (L(z) − b) ∇ log p(z), z ~ p", (LogLinear,), Cost(0, "samples"), False
     ),
+    "sum_and_sample": Entry(
+        sum_and_sample,
+        "stochastic",
+        "∇ Σ p(z) L(z), z in topk(s), + P L(z) ∇ log p(z), z ~ p of the rest",
+        (LogLinear, KBest),
+        Cost(1, "k"),
+        False,
+    ),
     "sparse_marginalization": Entry(
         sparse_marginalization,
         "sparse expectation",
@@ -86,6 +97,11 @@ CATALOG: dict[str, Entry] = {
         Cost(0, "support"),
         False,
     ),
+    "topk_expectation": Entry(
+        topk_expectation, "sparse expectation", "∇ Σ p(z) L(z), z in topk(s)", (KBest,), Cost(0, "k"), False
+    ),
+    "frozen": Entry(frozen, "yardstick", "0", (), _ONE, False),
+    "supervised": Entry(supervised, "yardstick", "z − label", (), _ONE, False, given=("label",)),
 }
 """Every named estimator, by its name."""
 

@@ -31,7 +31,7 @@ def spigot(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -
     return Surrogate(Unregularized(), Projected(step_size, steps, backtrack))
 
 
-def spigot_ce(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def spigot_ce(step_size: Steps = 0.1, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """SPIGOT-CE: projected gradient from the marginals, learned with the CRF loss (cross-entropy when flat).
 
     p = marginals(s),  target = sparsemap(p − η ∇L(p)), `steps` times,  gradient = p − target;  decodes from argmax(s).
@@ -40,7 +40,7 @@ def spigot_ce(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False
     return Surrogate(Entropy(), Projected(step_size, steps, backtrack))
 
 
-def spigot_eg(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def spigot_eg(step_size: Steps = 0.1, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """SPIGOT-EG: exponentiated gradient from the marginals, learned with the CRF loss.
 
     p = marginals(s),  target = marginals(s − η ∇L(p)), `steps` times,  gradient = p − target;  decodes from argmax(s).

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name = "--" + field.name.replace("_", "-")
         options: dict[str, Any] = {"type": type(field.default), "default": field.default}
         if field.name == "estimator":
-            options["choices"] = list(pb.CATALOG)
+            options["choices"] = [name for name, entry in pb.CATALOG.items() if not entry.given]
         run.add_argument(name, **options)
         sweep.add_argument(name, **{**options, "nargs": "+", "default": [field.default]})
     summary = commands.add_parser("report", help="tabulate the runs of a folder")
