@@ -1,16 +1,24 @@
 from pullback.descents._descent import Descent, Downstream, Iterate, Pullback, Pulled, StepSize
+from pullback.descents.adaptive import Adaptive
 from pullback.descents.exhaustive import Exhaustive
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
-from pullback.descents.step_sizes import Polyak, Relative
+from pullback.descents.step_sizes import Fixed, Polyak, Relative
+from pullback.descents.symmetric import Symmetric
 from pullback.descents.unconstrained import Unconstrained
 from pullback.estimators._estimator import Counted, Estimator
+from pullback.estimators.blackbox import blackbox, imle
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
 from pullback.estimators.expectation import MinimumRisk, SparseMarginalization, minimum_risk, sparse_marginalization
+from pullback.estimators.identity import Normalized, identity
 from pullback.estimators.latent_structure_model import LatentStructureModel
+from pullback.estimators.noise import Gumbel, Noise, NoNoise, Normal, SmoothNoise, SumOfGamma
+from pullback.estimators.perturbed import Perturbed, perturb_and_map, stochastic_softmax, stochastic_sparsemap
+from pullback.estimators.perturbed_maximum import PerturbedMaximum, perturbed
 from pullback.estimators.relaxation import (
     Relaxation,
     entmax,
+    simple,
     sparsemap,
     ste_marginals,
     ste_sparsemap,
@@ -27,6 +35,15 @@ from pullback.estimators.score_function import (
     reinforce,
 )
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.estimators.straight_through import (
+    Gapped,
+    GumbelRao,
+    ReinMax,
+    StraightThrough,
+    gapped_ste,
+    gumbel_rao,
+    reinmax,
+)
 from pullback.estimators.surrogate import Surrogate
 from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
 from pullback.regularizers._regularizer import MirrorMap, Prediction, Regularizer
@@ -69,6 +86,7 @@ __version__: str
 
 __all__ = [
     "CATALOG",
+    "Adaptive",
     "Alignment",
     "Baseline",
     "Binary",
@@ -89,6 +107,10 @@ __all__ = [
     "Estimator",
     "Exhaustive",
     "FenchelYoungLoss",
+    "Fixed",
+    "Gapped",
+    "Gumbel",
+    "GumbelRao",
     "Independent",
     "Iterate",
     "KBest",
@@ -102,8 +124,14 @@ __all__ = [
     "MissingCapability",
     "Mixture",
     "NoBaseline",
+    "NoNoise",
+    "Noise",
+    "Normal",
+    "Normalized",
     "Oracle",
     "Path",
+    "Perturbed",
+    "PerturbedMaximum",
     "Polyak",
     "Prediction",
     "Product",
@@ -112,6 +140,7 @@ __all__ = [
     "Pulled",
     "Ranking",
     "Regularizer",
+    "ReinMax",
     "Relative",
     "Relaxation",
     "RunningAverage",
@@ -121,14 +150,18 @@ __all__ = [
     "SelfCritical",
     "Simplex",
     "Sinkhorn",
+    "SmoothNoise",
     "Solution",
     "SpanningTree",
     "SparseMarginalization",
     "SquaredNorm",
     "StepSize",
+    "StraightThrough",
     "Structure",
     "Subset",
+    "SumOfGamma",
     "Surrogate",
+    "Symmetric",
     "Tagging",
     "TopK",
     "Transport",
@@ -137,12 +170,21 @@ __all__ = [
     "Unconstrained",
     "Unregularized",
     "best_vertex",
+    "blackbox",
     "entmax",
+    "gapped_ste",
     "get_estimator",
+    "gumbel_rao",
+    "identity",
+    "imle",
     "minimum_risk",
+    "perturb_and_map",
+    "perturbed",
     "product",
     "reinforce",
+    "reinmax",
     "require",
+    "simple",
     "sparse_marginalization",
     "sparsemap",
     "spigot",
@@ -151,6 +193,8 @@ __all__ = [
     "ste",
     "ste_marginals",
     "ste_sparsemap",
+    "stochastic_softmax",
+    "stochastic_sparsemap",
     "structured_attention",
     "warm",
 ]

@@ -26,5 +26,5 @@ class Unconstrained(Descent):
         # small gradient says.
         forbidden = None if start.scores is None else start.scores == -torch.inf
         loss, gradient = downstream.loss_and_gradient_at(start.point)
-        size = self._size(0, structure, loss, gradient, forbidden)
+        size = self._size(0, structure, loss, gradient, forbidden, start.scores)
         return Pulled(start.point, change=self._change(gradient, size, forbidden), divisor=self._divisor(size))
