@@ -1,7 +1,10 @@
 """The identity in place of the Jacobian of the argmax, on scores without what the argmax ignores."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from pullback.estimators._estimator import Estimator, Loss
 from pullback.estimators.spigot import ste
@@ -39,16 +42,45 @@ class Normalized(nn.Module, Estimator):
         scores = structure.restrict(scores)
         if not (torch.is_grad_enabled() and scores.requires_grad):
             return scores
-        forbidden = scores == -torch.inf
-        parts = structure.count_once(structure.gradient_of_parts(scores.masked_fill(forbidden, 0)))
-        unit = structure.visible(parts, ~forbidden)
-        if not structure.has_own_scores:
-            square = structure.count_once(unit.square()).flatten(-structure.event_dims).sum(-1)
-            unit = unit / structure.widen(torch.where(square == 0, 1, square).sqrt())
-        return scores.detach() + (unit - unit.detach())
+        normalized: Tensor = _Normalized.apply(scores, structure)  # type: ignore[no-untyped-call]
+        return normalized
 
     def extra_repr(self) -> str:
         return "" if isinstance(self.inner, nn.Module) else f"{self.inner}"
+
+
+class _Normalized(torch.autograd.Function):
+    """The scores as they are; backward, what the Jacobian of u makes of a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, structure: Structure) -> Tensor:
+        ctx.save_for_backward(scores)
+        ctx.structure = structure
+        return scores.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (scores,), structure = ctx.saved_tensors, ctx.structure
+        usable = scores > -torch.inf
+        gradient = _per_part(structure, gradient)
+        if not structure.has_own_scores:
+            centered = structure.visible(_per_part(structure, scores.masked_fill(~usable, 0)), usable)
+            square = _sum(structure, structure.count_once(centered.square()))
+            square = torch.where(square == 0, 1, square)
+            along = _sum(structure, gradient * centered) / square
+            gradient = (gradient - structure.count_once(centered) * along) / square.sqrt()
+        return structure.visible(gradient, usable), None
+
+
+def _per_part(structure: Structure, numbers: Tensor) -> Tensor:
+    """`numbers`, with the mean of its entries at each entry of a part."""
+    return structure.count_once(structure.gradient_of_parts(numbers))
+
+
+def _sum(structure: Structure, numbers: Tensor) -> Tensor:
+    """Their sum, ready to multiply points."""
+    return structure.widen(numbers.flatten(-structure.event_dims).sum(-1))
 
 
 def identity() -> Normalized:

@@ -28,15 +28,28 @@ class Noise(ABC, nn.Module):
     def numbers(self, shape: Sequence[int], generator: torch.Generator | None, device: torch.device) -> Tensor:
         """Draws of scale 1, in double precision."""
 
-    def draw(self, structure: Structure, scores: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """scale · ε, shaped like `scores`: one number for each part, 0 where it is forbidden or padding."""
-        return self.scale_of(structure, scores) * self.standard(structure, scores, generator)
+    def draw(
+        self,
+        structure: Structure,
+        scores: Tensor,
+        generator: torch.Generator | None = None,
+        sample_shape: Sequence[int] = (),
+    ) -> Tensor:
+        """scale · ε (*sample_shape, *scores.shape): one number for each part, 0 where it is forbidden or padding."""
+        epsilon, scale = self.standard(structure, scores, generator, sample_shape), self.scale_of(structure, scores)
+        return epsilon if isinstance(scale, float) and scale == 1 else epsilon * scale
 
-    def standard(self, structure: Structure, scores: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def standard(
+        self,
+        structure: Structure,
+        scores: Tensor,
+        generator: torch.Generator | None = None,
+        sample_shape: Sequence[int] = (),
+    ) -> Tensor:
         """ε alone, as `draw` has it before it is scaled."""
         device = torch.device("cpu") if generator is None else generator.device
-        numbers = self.numbers(scores.shape, generator, device).to(scores.device, scores.dtype)
-        return _one_per_part(structure, numbers).masked_fill(structure.forbid(scores) == -torch.inf, 0)
+        numbers = self.numbers((*sample_shape, *scores.shape), generator, device).to(scores.device, scores.dtype)
+        return _one_per_part(structure, numbers) * (structure.forbid(scores) > -torch.inf)
 
     def scale_of(self, structure: Structure, scores: Tensor) -> float | Tensor:
         """The present scale, ready to multiply points."""

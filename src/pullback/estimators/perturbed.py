@@ -72,8 +72,8 @@ class Perturbed(nn.Module, Estimator):
     def _noisy(self, structure: Structure, scores: Tensor) -> Tensor:
         """s + ε, for several samples (samples, *batch, *event)."""
         scores = structure.restrict(scores)
-        drawn = scores if self.samples == 1 else scores.expand(self.samples, *scores.shape)
-        return scores + self.noise.draw(structure, drawn, self.generator)
+        several = () if self.samples == 1 else (self.samples,)
+        return scores + self.noise.draw(structure, scores, self.generator, several)
 
     def extra_repr(self) -> str:
         inner = "" if isinstance(self.inner, nn.Module) else f"{self.inner}, "

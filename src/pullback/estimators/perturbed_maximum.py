@@ -67,11 +67,10 @@ class PerturbedMaximum(Regularizer, nn.Module):
 
     def _drawn(self, structure: Structure, scores: Tensor, detached: bool = True) -> tuple[Tensor, float | Tensor]:
         """ε (samples, *batch, *event) and σ."""
-        wide = scores.detach().expand(self.samples, *scores.shape)
         scale = self.noise.scale_of(structure, scores)
         if isinstance(scale, Tensor) and detached:
             scale = scale.detach()
-        return self.noise.standard(structure, wide, self.generator), scale
+        return self.noise.standard(structure, scores.detach(), self.generator, (self.samples,)), scale
 
     def extra_repr(self) -> str:
         return f"samples={self.samples}"
