@@ -4,6 +4,7 @@ import doctest
 import logging
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,8 @@ def test_an_estimator_of_the_guide_trains():
 
 
 @pytest.mark.parametrize("program", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_an_example_program_runs(program, capsys):
+def test_an_example_program_runs(program, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(program)])
     runpy.run_path(str(program), run_name="__main__")
     assert capsys.readouterr().out
 
