@@ -702,6 +702,36 @@ def test_a_latent_point_differentiated_beside_the_losses_is_refused():
         kept[0].sum().backward()
 
 
+# ---- random numbers
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_the_same_generator_gives_the_same_gradient_with_any_number_of_threads(name):
+    case, threads = case_for(name), torch.get_num_threads()
+    first = score_gradient(seeded(name), case, Decoder(case))
+    try:
+        torch.set_num_threads(1 if threads > 1 else 2)
+        assert torch.equal(score_gradient(seeded(name), case, Decoder(case)), first)
+    finally:
+        torch.set_num_threads(threads)
+    others = [make(name, generator=torch.Generator().manual_seed(seed)) for seed in range(1, 6)]
+    assert not all(torch.equal(score_gradient(other, case, Decoder(case)), first) for other in others)
+    torch.manual_seed(0)
+    global_numbers = torch.rand(3)
+    torch.manual_seed(0)
+    score_gradient(seeded(name), case, Decoder(case))
+    assert torch.equal(torch.rand(3), global_numbers)  # a generator of one's own leaves the global one alone
+
+
+@pytest.mark.parametrize("name", FOLLOWS_GRADIENT)
+def test_a_batch_may_be_empty(name):
+    scores = torch.zeros(0, 5, dtype=F64, requires_grad=True)
+    losses = make(name).loss(case_for(name).structure, scores, lambda point: point.square().sum(-1))
+    assert losses.shape == (0,)
+    losses.sum().backward()
+    assert scores.grad.shape == (0, 5)
+
+
 # ---- reinforce
 
 
