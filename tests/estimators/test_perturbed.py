@@ -40,7 +40,7 @@ class Given(pb.Noise):
         super().__init__()
         self.given = numbers
 
-    def numbers(self, shape, generator, device):
+    def numbers(self, shape, dtype, device, generator):
         return self.given
 
 

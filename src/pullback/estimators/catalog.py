@@ -80,7 +80,7 @@ CATALOG: dict[str, Entry] = {
     "ste_marginals": Entry(ste_marginals, "straight-through", "J_p ∇L(z)", (LogLinear,), _ONE, True),
     "ste_sparsemap": Entry(ste_sparsemap, "straight-through", "J_μ ∇L(z)", (), _ONE, True),
     "blackbox": Entry(blackbox, "pulled back", "(z − argmax(s − λ ∇L(z))) / λ", (), _ONE, True),
-    "identity": Entry(identity, "pulled back", "C (g − u ⟨u, g⟩) / ‖Cs‖, g = ∇L(z), u = Cs / ‖Cs‖", (), _ONE, True),
+    "identity": Entry(identity, "pulled back", "(Cg − u ⟨u, g⟩) / ‖Cs‖, g = ∇L(z), u = Cs / ‖Cs‖", (), _ONE, True),
     "imle": Entry(imle, "perturbed", "mean of z − argmax(s + ε − λ ∇L(z)), z = argmax(s + ε)", (), _SAMPLES, True),
     "perturb_and_map": Entry(
         perturb_and_map, "perturbed", "mean of J_p(s + ε) ∇L(argmax(s + ε))", (LogLinear,), _SAMPLES, True

@@ -15,7 +15,7 @@ class Normalized(nn.Module, Estimator):
     """An estimator whose gradient passes through scores that are centered and of norm 1, u = Cs / ‖Cs‖.
 
     C removes what the polytope cannot see (`Structure.visible`).  Neither C nor the norm changes the argmax, so `inner`
-    works with the scores as they are; its gradient loses what would change nothing, C (g − u ⟨u, g⟩) / ‖Cs‖.  Where a
+    works with the scores as they are; its gradient loses what would change nothing, (Cg − u ⟨u, g⟩) / ‖Cs‖.  Where a
     structure has scores of its own, the norm of s does matter, and the scores are centered only.
     """
 
@@ -63,14 +63,14 @@ class _Normalized(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (scores,), structure = ctx.saved_tensors, ctx.structure
         usable = scores > -torch.inf
-        gradient = _per_part(structure, gradient)
-        if not structure.has_own_scores:
-            centered = structure.visible(_per_part(structure, scores.masked_fill(~usable, 0)), usable)
-            square = _sum(structure, structure.count_once(centered.square()))
-            square = torch.where(square == 0, 1, square)
-            along = _sum(structure, gradient * centered) / square
-            gradient = (gradient - structure.count_once(centered) * along) / square.sqrt()
-        return structure.visible(gradient, usable), None
+        both = _per_part(structure, torch.stack([gradient, scores.masked_fill(~usable, 0)]))
+        seen, centered = structure.visible(both, usable)
+        if structure.has_own_scores:
+            return seen, None
+        square = _sum(structure, structure.count_once(centered.square()))
+        square = torch.where(square == 0, 1, square)
+        along = _sum(structure, both[0] * centered) / square
+        return (seen - structure.count_once(centered) * along) / square.sqrt(), None
 
 
 def _per_part(structure: Structure, numbers: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def _sum(structure: Structure, numbers: Tensor) -> Tensor:
 def identity() -> Normalized:
     """Identity: the gradient passed on as it is, through scores that are centered and of norm 1.
 
-    z = argmax(s),  gradient = C (g − u ⟨u, g⟩) / ‖Cs‖ with g = ∇L(z), u = Cs / ‖Cs‖, C the centering of a structure.
+    z = argmax(s),  gradient = (Cg − u ⟨u, g⟩) / ‖Cs‖ with g = ∇L(z), u = Cs / ‖Cs‖, C the centering of a structure.
 
     Costs one evaluation and one argmax.  Needs an argmax alone.  Like `ste`, without steps that only shift or stretch
     the scores, and with nothing to tune.  Reference: Sahoo et al. (2023).

@@ -1,5 +1,6 @@
 """Random numbers to add to the scores of parts."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -8,6 +9,9 @@ from torch import Tensor, nn
 
 from pullback.regularizers._options import Number, by_name, check_count, check_number, now
 from pullback.structures._structure import Structure
+
+Random = torch.Generator | None
+"""Where random numbers come from; PyTorch's own generator, if None."""
 
 _TERMS = 10  # of the sum that stands for a Gumbel number, as in I-MLE
 
@@ -25,14 +29,14 @@ class Noise(ABC, nn.Module):
         self.scale = scale
 
     @abstractmethod
-    def numbers(self, shape: Sequence[int], generator: torch.Generator | None, device: torch.device) -> Tensor:
-        """Draws of scale 1, in double precision."""
+    def numbers(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device, generator: Random) -> Tensor:
+        """Draws of scale 1.  They begin in double precision, so that they are the same for any `dtype`."""
 
     def draw(
         self,
         structure: Structure,
         scores: Tensor,
-        generator: torch.Generator | None = None,
+        generator: Random = None,
         sample_shape: Sequence[int] = (),
     ) -> Tensor:
         """scale · ε (*sample_shape, *scores.shape): one number for each part, 0 where it is forbidden or padding."""
@@ -43,12 +47,12 @@ class Noise(ABC, nn.Module):
         self,
         structure: Structure,
         scores: Tensor,
-        generator: torch.Generator | None = None,
+        generator: Random = None,
         sample_shape: Sequence[int] = (),
     ) -> Tensor:
         """ε alone, as `draw` has it before it is scaled."""
         device = torch.device("cpu") if generator is None else generator.device
-        numbers = self.numbers((*sample_shape, *scores.shape), generator, device).to(scores.device, scores.dtype)
+        numbers = self.numbers((*sample_shape, *scores.shape), scores.dtype, device, generator).to(scores.device)
         return _one_per_part(structure, numbers) * (structure.forbid(scores) > -torch.inf)
 
     def scale_of(self, structure: Structure, scores: Tensor) -> float | Tensor:
@@ -82,9 +86,10 @@ class Gumbel(SmoothNoise):
 
     mean = 0.5772156649015329  # Euler's constant
 
-    def numbers(self, shape: Sequence[int], generator: torch.Generator | None, device: torch.device) -> Tensor:
+    def numbers(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device, generator: Random) -> Tensor:
         uniform = torch.rand(tuple(shape), generator=generator, dtype=torch.float64, device=device)
-        return -(-uniform.clamp_min(torch.finfo(torch.float64).tiny).log()).log()
+        exponential = uniform.clamp_min_(torch.finfo(torch.float64).tiny).log_().neg_()
+        return exponential.to(dtype).log_().neg_()  # whose digits count, and fewer are needed
 
     def slope(self, numbers: Tensor) -> Tensor:
         return -torch.expm1(-numbers)
@@ -95,8 +100,8 @@ class Normal(SmoothNoise):
 
     mean = 0.0
 
-    def numbers(self, shape: Sequence[int], generator: torch.Generator | None, device: torch.device) -> Tensor:
-        return torch.randn(tuple(shape), generator=generator, dtype=torch.float64, device=device)
+    def numbers(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device, generator: Random) -> Tensor:
+        return torch.randn(tuple(shape), generator=generator, dtype=torch.float64, device=device).to(dtype)
 
     def slope(self, numbers: Tensor) -> Tensor:
         return numbers
@@ -113,12 +118,12 @@ class SumOfGamma(Noise):
         check_count("SumOfGamma: k", k)
         self.k = k
 
-    def numbers(self, shape: Sequence[int], generator: torch.Generator | None, device: torch.device) -> Tensor:
+    def numbers(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device, generator: Random) -> Tensor:
         concentration = torch.full((*shape, _TERMS), 1 / self.k, dtype=torch.float64, device=device)
         # What torch.distributions.Gamma calls, which takes no generator.
         drawn = torch._standard_gamma(concentration, generator=generator)
         weights = self.k / torch.arange(1, _TERMS + 1, dtype=torch.float64, device=device)
-        return (drawn @ weights - torch.tensor(float(_TERMS)).log()) / self.k
+        return ((drawn @ weights - math.log(_TERMS)) / self.k).to(dtype)
 
     def extra_repr(self) -> str:
         return f"k={self.k}, {super().extra_repr()}"
@@ -130,8 +135,8 @@ class NoNoise(Noise):
     def __init__(self) -> None:
         super().__init__(0.0)
 
-    def numbers(self, shape: Sequence[int], generator: torch.Generator | None, device: torch.device) -> Tensor:
-        return torch.zeros(tuple(shape), dtype=torch.float64, device=device)
+    def numbers(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device, generator: Random) -> Tensor:
+        return torch.zeros(tuple(shape), dtype=dtype, device=device)
 
     def extra_repr(self) -> str:
         return ""
