@@ -33,6 +33,10 @@ NEVER_IN_KERNELS = {"torch"}
 # Otherwise members do not import each other.
 WORK_TOGETHER = (
     {"estimators.surrogate", "estimators.spigot", "estimators.supervised"},
+    {"estimators.spigot", "estimators.identity"},
+    {"estimators.sample", "estimators.relaxation"},
+    {"estimators.noise", "estimators.relaxation", "estimators.perturbed", "estimators.perturbed_maximum"},
+    {"estimators.noise", "estimators.perturbed", "estimators.surrogate", "estimators.blackbox"},
     {"operators.trees", "operators.tree_sparsemap", "operators.labelled_trees"},
 )
 LISTS = ("estimators.catalog", "instruments.draw")  # imports whatever it lists

@@ -11,29 +11,37 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "descents._descent": "Descent Downstream Iterate Pullback Pulled StepSize",
+    "descents.adaptive": "Adaptive",
     "descents.exhaustive": "Exhaustive",
     "descents.given": "Given",
     "descents.mirror": "Mirror",
     "descents.projected": "Projected",
-    "descents.step_sizes": "Polyak Relative",
+    "descents.step_sizes": "Fixed Polyak Relative",
+    "descents.symmetric": "Symmetric",
     "descents.unconstrained": "Unconstrained",
     "distributions._distribution": "StructureDistribution",
     "distributions.gibbs": "Gibbs",
     "distributions.sparsemap": "SparseMAPDistribution",
     "estimators._estimator": "Estimator",
     "estimators._inspection": "Inspection Label",
+    "estimators.blackbox": "blackbox imle",
     "estimators.catalog": "CATALOG Cost Entry get_estimator",
     "estimators.expectation": (
         "AllVertices BestVertices Expectation SparseSupport SumAndSample Summands "
         "minimum_risk sparse_marginalization sum_and_sample topk_expectation"
     ),
+    "estimators.identity": "Normalized identity",
     "estimators.latent_structure_model": "LatentStructureModel",
-    "estimators.relaxation": "Relaxation entmax sparsemap ste_marginals ste_sparsemap structured_attention",
+    "estimators.noise": "Gumbel NoNoise Noise Normal SmoothNoise SumOfGamma",
+    "estimators.perturbed": "Perturbed perturb_and_map stochastic_softmax stochastic_sparsemap",
+    "estimators.perturbed_maximum": "PerturbedMaximum perturbed",
+    "estimators.relaxation": "Relaxation entmax simple sparsemap ste_marginals ste_sparsemap structured_attention",
     "estimators.sample": "Sample",
     "estimators.score_function": (
         "Baseline LeaveOneOut NoBaseline RunningAverage Sampled ScoreFunction SelfCritical Supplied reinforce"
     ),
     "estimators.spigot": "best_vertex spigot spigot_ce spigot_eg ste",
+    "estimators.straight_through": "Gapped GumbelRao ReinMax StraightThrough gapped_ste gumbel_rao reinmax",
     "estimators.supervised": "Supervised frozen supervised",
     "estimators.surrogate": "Surrogate",
     "instruments._drawing": "Drawing",

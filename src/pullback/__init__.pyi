@@ -1,15 +1,18 @@
 from pullback.descents._descent import Descent, Downstream, Iterate, Pullback, Pulled, StepSize
+from pullback.descents.adaptive import Adaptive
 from pullback.descents.exhaustive import Exhaustive
 from pullback.descents.given import Given
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
-from pullback.descents.step_sizes import Polyak, Relative
+from pullback.descents.step_sizes import Fixed, Polyak, Relative
+from pullback.descents.symmetric import Symmetric
 from pullback.descents.unconstrained import Unconstrained
 from pullback.distributions._distribution import StructureDistribution
 from pullback.distributions.gibbs import Gibbs
 from pullback.distributions.sparsemap import SparseMAPDistribution
 from pullback.estimators._estimator import Estimator
 from pullback.estimators._inspection import Inspection, Label
+from pullback.estimators.blackbox import blackbox, imle
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
 from pullback.estimators.expectation import (
     AllVertices,
@@ -23,10 +26,15 @@ from pullback.estimators.expectation import (
     sum_and_sample,
     topk_expectation,
 )
+from pullback.estimators.identity import Normalized, identity
 from pullback.estimators.latent_structure_model import LatentStructureModel
+from pullback.estimators.noise import Gumbel, Noise, NoNoise, Normal, SmoothNoise, SumOfGamma
+from pullback.estimators.perturbed import Perturbed, perturb_and_map, stochastic_softmax, stochastic_sparsemap
+from pullback.estimators.perturbed_maximum import PerturbedMaximum, perturbed
 from pullback.estimators.relaxation import (
     Relaxation,
     entmax,
+    simple,
     sparsemap,
     ste_marginals,
     ste_sparsemap,
@@ -45,6 +53,15 @@ from pullback.estimators.score_function import (
     reinforce,
 )
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.estimators.straight_through import (
+    Gapped,
+    GumbelRao,
+    ReinMax,
+    StraightThrough,
+    gapped_ste,
+    gumbel_rao,
+    reinmax,
+)
 from pullback.estimators.supervised import Supervised, frozen, supervised
 from pullback.estimators.surrogate import Surrogate
 from pullback.instruments._drawing import Drawing
@@ -92,6 +109,7 @@ __version__: str
 
 __all__ = [
     "CATALOG",
+    "Adaptive",
     "Alignment",
     "AllVertices",
     "Baseline",
@@ -115,10 +133,14 @@ __all__ = [
     "Exhaustive",
     "Expectation",
     "FenchelYoungLoss",
+    "Fixed",
+    "Gapped",
     "Gibbs",
     "Given",
     "GradientComparison",
     "GradientRow",
+    "Gumbel",
+    "GumbelRao",
     "Independent",
     "Inspection",
     "Iterate",
@@ -133,8 +155,14 @@ __all__ = [
     "MissingCapability",
     "Mixture",
     "NoBaseline",
+    "NoNoise",
+    "Noise",
+    "Normal",
+    "Normalized",
     "Oracle",
     "Path",
+    "Perturbed",
+    "PerturbedMaximum",
     "Polyak",
     "Prediction",
     "Product",
@@ -143,6 +171,7 @@ __all__ = [
     "Pulled",
     "Ranking",
     "Regularizer",
+    "ReinMax",
     "Relative",
     "Relaxation",
     "RunningAverage",
@@ -154,20 +183,24 @@ __all__ = [
     "SelfCritical",
     "Simplex",
     "Sinkhorn",
+    "SmoothNoise",
     "Solution",
     "SpanningTree",
     "SparseMAPDistribution",
     "SparseSupport",
     "SquaredNorm",
     "StepSize",
+    "StraightThrough",
     "Structure",
     "StructureDistribution",
     "Subset",
     "SumAndSample",
+    "SumOfGamma",
     "Summands",
     "Supervised",
     "Supplied",
     "Surrogate",
+    "Symmetric",
     "Tagging",
     "TopK",
     "Transport",
@@ -176,15 +209,24 @@ __all__ = [
     "Unconstrained",
     "Unregularized",
     "best_vertex",
+    "blackbox",
     "compare_gradients",
     "draw",
     "entmax",
     "frozen",
+    "gapped_ste",
     "get_estimator",
+    "gumbel_rao",
+    "identity",
+    "imle",
     "minimum_risk",
+    "perturb_and_map",
+    "perturbed",
     "product",
     "reinforce",
+    "reinmax",
     "require",
+    "simple",
     "sparse_marginalization",
     "sparsemap",
     "spigot",
@@ -193,6 +235,8 @@ __all__ = [
     "ste",
     "ste_marginals",
     "ste_sparsemap",
+    "stochastic_softmax",
+    "stochastic_sparsemap",
     "structured_attention",
     "sum_and_sample",
     "supervised",

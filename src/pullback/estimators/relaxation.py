@@ -1,8 +1,10 @@
 """Continuous relaxations of the argmax, and straight-through with their Jacobian."""
 
+import torch
 from torch import Tensor, nn
 
 from pullback.estimators._estimator import Estimator, Loss, cooled, follow
+from pullback.estimators.sample import Sample
 from pullback.regularizers._options import Number, check_number
 from pullback.regularizers._regularizer import Prediction, Regularizer
 from pullback.regularizers.entropy import Entropy
@@ -85,3 +87,15 @@ def ste_sparsemap(temperature: Number = 1.0) -> Relaxation:
     Decodes from argmax(s),  gradient = J ∇L(argmax(s)) / T, J the projection onto the face of sparsemap(s / T).
     """
     return Relaxation(SquaredNorm(), temperature, decodes_from=Unregularized())
+
+
+def simple(temperature: Number = 1.0, *, generator: torch.Generator | None = None) -> Relaxation:
+    """SIMPLE: decode from an exact draw, differentiate the exact marginals.
+
+    z ~ p(z) ∝ exp⟨s, z⟩,  gradient = Cov(z) ∇L(z) / T, the Jacobian of marginals(s / T).
+
+    Costs one evaluation, one draw and one call of marginals.  Needs a partition function; proposed for subsets of k
+    items (`Subset`).  A good first choice among the methods that explore, with nothing to tune.
+    Reference: Ahmed et al. (2023).
+    """
+    return Relaxation(Entropy(), temperature, decodes_from=Sample(generator))

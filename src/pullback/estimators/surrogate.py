@@ -145,6 +145,7 @@ class _Label:
         """prediction − target, per example; NaN where the downstream gradient is not finite, as in any backward."""
         surrogate = self.call.surrogate
         gradient = self.structure.count_once(self.pulled().gradient(self._predict(surrogate.prediction)))
+        surrogate.descent.observe(self.structure, gradient)
         scale = now("Surrogate: scale", surrogate.scale)
         return self.marked(gradient if isinstance(scale, float) and scale == 1 else gradient * scale)
 
