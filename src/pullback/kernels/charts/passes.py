@@ -9,6 +9,8 @@ import numpy as np
 from pullback.kernels.charts.chart import NO_PART
 from pullback.kernels.tools import exp, fmax, inner, summing
 
+ONE = np.uint64(1)  # hyperedges are counted without a sign
+
 
 @summing
 def _largest(x, lo, hi):
@@ -37,7 +39,7 @@ def inside(chart, score, log_sum, share):
         lo, hi = chart.first[t], chart.first[t + 1]
         for e in range(lo, hi):
             share[e] = log_sum[left[e]] + log_sum[right[e]]
-        if hi == lo + np.uint64(1):
+        if hi == lo + ONE:
             log_sum[t] = share[lo] + score[t]
             share[lo] = 1.0
         else:
@@ -69,11 +71,16 @@ def expect(chart, share, direction, value, below):
     left, right = chart.left, chart.right
     value[0] = 0.0
     for t in range(1, len(chart.part)):
-        total = 0.0
-        for e in range(chart.first[t], chart.first[t + 1]):
-            below[e] = value[left[e]] + value[right[e]]
-            total += share[e] * below[e]
-        value[t] = total + direction[t]
+        lo, hi = chart.first[t], chart.first[t + 1]
+        if hi == lo + ONE:
+            below[lo] = value[left[lo]] + value[right[lo]]
+            value[t] = below[lo] + direction[t]
+        else:
+            total = 0.0
+            for e in range(lo, hi):
+                below[e] = value[left[e]] + value[right[e]]
+                total += share[e] * below[e]
+            value[t] = total + direction[t]
 
 
 @inner
@@ -84,12 +91,17 @@ def covary(chart, share, flow, direction, value, below, product):
     goal = len(chart.part) - 1
     product[: goal + 1] = 0.0
     for t in range(goal, 0, -1):
-        through = flow[t]
-        rest = product[t] - through * (value[t] - direction[t])
-        for e in range(chart.first[t], chart.first[t + 1]):
-            x = share[e] * (rest + through * below[e])
-            product[left[e]] += x
-            product[right[e]] += x
+        lo, hi = chart.first[t], chart.first[t + 1]
+        if hi == lo + ONE:
+            product[left[lo]] += product[t]
+            product[right[lo]] += product[t]
+        else:
+            through = flow[t]
+            rest = product[t] - through * (value[t] - direction[t])
+            for e in range(lo, hi):
+                x = share[e] * (rest + through * below[e])
+                product[left[e]] += x
+                product[right[e]] += x
         if chart.group[t] == NO_PART:
             product[t] = 0.0
 
@@ -105,13 +117,19 @@ def push(chart, share, wish, change, product):
     product[: goal + 1] = 0.0
     for t in range(goal, 0, -1):
         lacking = product[t]
-        for e in range(chart.first[t], chart.first[t + 1]):
-            lacking -= wish[e]
-        for e in range(chart.first[t], chart.first[t + 1]):
-            x = wish[e] + lacking * share[e]
-            change[e] = x
-            product[left[e]] += x
-            product[right[e]] += x
+        lo, hi = chart.first[t], chart.first[t + 1]
+        if hi == lo + ONE:
+            change[lo] = lacking
+            product[left[lo]] += lacking
+            product[right[lo]] += lacking
+        else:
+            for e in range(lo, hi):
+                lacking -= wish[e]
+            for e in range(lo, hi):
+                x = wish[e] + lacking * share[e]
+                change[e] = x
+                product[left[e]] += x
+                product[right[e]] += x
         if chart.group[t] == NO_PART:
             product[t] = 0.0
 

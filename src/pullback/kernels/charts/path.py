@@ -221,11 +221,11 @@ def restricted(full, chart, point, keep):
     for t in range(items):
         old = place[smaller.item[t]]
         moved.score[t], moved.dual[t], moved.former[t] = point.score[old], point.dual[old], point.former[old]
-    e = 0
-    for old in range(len(chart.left)):
-        if keep[old]:
-            moved.share[e] = point.share[old]
-            e += 1
+    where = np.empty(len(full.left), np.int64)
+    for e in range(len(chart.left)):
+        where[chart.edge[e]] = e
+    for e in range(len(smaller.left)):
+        moved.share[e] = point.share[where[smaller.edge[e]]]
     normalize(smaller, moved.share)
     if items > 1:
         outside(smaller, moved.share, moved.flow)

@@ -10,7 +10,7 @@ from collections import namedtuple
 import numpy as np
 
 from pullback.kernels.charts.chart import sub_chart
-from pullback.kernels.charts.passes import expect, push, slacks
+from pullback.kernels.charts.passes import ONE, expect, push, slacks
 from pullback.kernels.tools import inner, summing
 
 TIED = 1e-8  # a hyperedge belongs to the face if the best vertex through it is this close to the best
@@ -61,10 +61,14 @@ def _gains(chart, share, ease, direction, room):
     expect(chart, share, direction, room.value, room.below)
     total = 0.0
     for t in range(1, len(chart.part)):
-        mean = room.value[t] - direction[t]
-        for e in range(chart.first[t], chart.first[t + 1]):
-            room.below[e] -= mean
-            total += ease[e] * room.below[e] * room.below[e]
+        lo, hi = chart.first[t], chart.first[t + 1]
+        if hi == lo + ONE:
+            room.below[lo] = 0.0
+        else:
+            mean = room.value[t] - direction[t]
+            for e in range(lo, hi):
+                room.below[e] -= mean
+                total += ease[e] * room.below[e] * room.below[e]
     return total
 
 
