@@ -7,8 +7,8 @@ On the right chart H of tight hyperedges,
     3. some flow f ≥ 0 over H has the parts μ* = s − θ.
 
 Then ⟨s − μ*, z − μ*⟩ ≤ 0 for every vertex z, so μ* is the nearest point.  A round computes θ, lets the hyperedges
-enter that contradict (2), and those leave that would get a negative flow in (3).  Nothing guarantees that rounds end; if
-they do not within a few, the path goes on.
+enter that contradict (2), and those leave that would get a negative flow in (3).  Nothing guarantees that rounds end;
+if they do not within a few, the path goes on.
 """
 
 import numpy as np
@@ -21,6 +21,7 @@ from pullback.kernels.tools import inner
 
 IN_USE = 1e-8  # a hyperedge with less flow is not on the face
 _ROUNDS, _PATIENCE = 14, 4
+_ROUGH, _FINE = 400, 10000  # iterations
 _GAP = 1e-10  # relative to the largest score
 _FLOW = 2e-11  # the error of the parts of a flow
 
@@ -53,7 +54,7 @@ def _fit_flow(chart, point, flow, wanted, is_clean, accuracy, change, room):
     """A change of flow whose parts are `wanted`; returns how many hyperedges it would make negative.
 
     Hyperedges with little flow change little: they are eased by their flow, and, if some get negative, once more with
-    less ease.  Unless it may be the last change, a few digits do.
+    less ease.  Unless it may be the last change, a few digits do; where they take too long, the chart is not yet right.
     """
     items, edges = len(chart.part), len(chart.left)
     ease, residual = np.empty(edges), np.empty(items)
@@ -63,16 +64,16 @@ def _fit_flow(chart, point, flow, wanted, is_clean, accuracy, change, room):
         for e in range(edges):
             ease[e] = min(1.0, flow[e] / (weight * largest + 1e-300))
         residual[:] = wanted[:items]
-        span.fit(chart, point.share, ease, residual, max(accuracy, 0.03 * largest), 0.0, 400, room)
+        rough = span.fit(chart, point.share, ease, residual, max(accuracy, 0.03 * largest), 0.0, _ROUGH, room)
         push(chart, point.share, room.wish, change, room.product)
         negative = _count_negative(flow, change)
         if is_clean and negative == 0 and span.largest_of(residual, items) > accuracy:
-            span.fit(chart, point.share, ease, residual, accuracy, 0.0, 10000, room)
+            span.fit(chart, point.share, ease, residual, accuracy, 0.0, _FINE, room)
             push(chart, point.share, room.wish, room.step, room.product)
             for e in range(edges):
                 change[e] += room.step[e]
             negative = _count_negative(flow, change)
-        if negative == 0:
+        if negative == 0 or rough == _ROUGH:
             break
     return negative
 

@@ -1,4 +1,4 @@
-"""Least squares over the changes of flow that a chart allows, by conjugate gradients: what a face of the polytope spans.
+"""Least squares over the changes of flow that a chart allows, by conjugate gradients: the span of a face.
 
 The vertices made of tight hyperedges are a face, and the changes of flow over these hyperedges, seen at the parts, are
 the span of the differences of its vertices.  So the projection of a direction onto that span takes no list of vertices,
@@ -76,8 +76,8 @@ def _gains(chart, share, ease, direction, room):
 def fit(chart, share, ease, residual, enough, flat, limit, room):
     """Takes from `residual` the parts of the change of flow that fits it best, with the least Σ wish² / ease.
 
-    Ends when no residual is above `enough`, or no hyperedge promises more than `flat`.  The wishes are in room.wish, and
-    `push` makes the change of them.  Returns the number of iterations.
+    Ends when no residual is above `enough`, or no hyperedge promises more than `flat`.  The wishes are in room.wish,
+    and `push` makes the change of them.  Returns the number of iterations.
     """
     edges, items = len(chart.left), len(chart.part)
     room.wish[:edges] = 0.0

@@ -7,8 +7,8 @@ A projective tree is a nest of half trees.  With w[h, m] the weight of an arc, i
     complete[h, e]   = Σ_m incomplete[h, m] · complete[m, e]                  m, the last child of h, in (h, e]
 
 where complete[h, e] holds all half trees of the head h over the words from h to e, and complete[0, n] all trees.  Every
-tree is one term.  (+, ·) may be any semiring; `best` has (max, +), in an order of its own.  Exactly one root arc: the root
-has no half tree complete[0, e] that ends before n.
+tree is one term.  (+, ·) may be any semiring; `best` has (max, +), in an order of its own.  Exactly one root arc: the
+root has no half tree complete[0, e] that ends before n.
 
 Each sum is a dot product.  Heads are rows, so both factors of `pair` are stretches of rows; `complete` is kept
 transposed as well for the other sum, and every inner loop runs over contiguous memory.
