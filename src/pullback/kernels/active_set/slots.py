@@ -17,8 +17,8 @@ ROUNDING = 1e-15  # of a score, relative to the largest in any vertex that was m
 # The active vertices, vertices[t, slot], their scores beside those of their parts, and the state of the active set.
 Active = namedtuple("Active", ["vertices", "worths", "factor", "weights", "kept", "trial"])
 
-# Numbers for each part: the scores, a mixture of vertices, what is left of the scores, a direction, and whether the part
-# is in the mixture.  `used` lists those that are, then −1.
+# Numbers for each part: the scores, a mixture of vertices, what is left of the scores, a direction, and whether it is
+# in the mixture.  `used` lists the parts that are, then −1.
 Parts = namedtuple("Parts", ["scores", "mixture", "rest", "direction", "is_used", "used"])
 
 

@@ -54,7 +54,7 @@ def _fit_flow(chart, point, flow, wanted, is_clean, accuracy, change, room):
     """A change of flow whose parts are `wanted`; returns how many hyperedges it would make negative.
 
     Hyperedges with little flow change little: they are eased by their flow, and, if some get negative, once more with
-    less ease.  Unless it may be the last change, a few digits do; where they take too long, the chart is not yet right.
+    less ease.  Unless it may be the last change, a few digits do.
     """
     items, edges = len(chart.part), len(chart.left)
     ease, residual = np.empty(edges), np.empty(items)
@@ -64,7 +64,7 @@ def _fit_flow(chart, point, flow, wanted, is_clean, accuracy, change, room):
         for e in range(edges):
             ease[e] = min(1.0, flow[e] / (weight * largest + 1e-300))
         residual[:] = wanted[:items]
-        rough = span.fit(chart, point.share, ease, residual, max(accuracy, 0.03 * largest), 0.0, _ROUGH, room)
+        span.fit(chart, point.share, ease, residual, max(accuracy, 0.03 * largest), 0.0, _ROUGH, room)
         push(chart, point.share, room.wish, change, room.product)
         negative = _count_negative(flow, change)
         if is_clean and negative == 0 and span.largest_of(residual, items) > accuracy:
@@ -73,7 +73,7 @@ def _fit_flow(chart, point, flow, wanted, is_clean, accuracy, change, room):
             for e in range(edges):
                 change[e] += room.step[e]
             negative = _count_negative(flow, change)
-        if negative == 0 or rough == _ROUGH:
+        if negative == 0:
             break
     return negative
 
