@@ -72,7 +72,7 @@ trees = family(
     _WithoutLabels(),
     slots=SLOTS,
     capacity="n * (n + 1) // 2 if n < 80 else 32 * n",
-    flat=Flat(lambda: SPANS, least=40, parts=8.0),
+    flat=Flat(lambda: SPANS, least=40, parts=18.0),
     **_OPTIONS,
 )
 labelled_trees = family(
