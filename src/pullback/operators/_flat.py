@@ -23,12 +23,14 @@ class Flat:
 
     chart: its number in `kernels.charts`, from what the structure's operators take beside scores and lengths.  least:
     the fewest words.  parts: how many per word are in use after `ROUNDS` vertices at least; with flat scores every one
-    of them brings new parts, and hundreds or thousands will mix.
+    of them brings new parts, and hundreds or thousands will mix.  complete: writes the parts that every vertex has and
+    the chart leaves out, complete(point, lengths).
     """
 
     chart: Callable[..., int]
     least: int
     parts: float
+    complete: Callable[[Array, Array], None] = lambda point, lengths: None
 
     def is_possible(self, lengths: Array) -> bool:
         return int(lengths.max(initial=0)) >= self.least
@@ -44,6 +46,7 @@ class Flat:
         nearest, gap = np.zeros(scores.shape), np.full(len(scores), np.inf)
         wide = np.ascontiguousarray(scores, np.float64)
         kernels.charts.project(wide, lengths, self.chart(*numbers), _GAP, nearest, rest, gap, 0, len(scores))
+        self.complete(nearest, lengths)
         point[:] = nearest
         found: Array = gap < np.inf
         return found

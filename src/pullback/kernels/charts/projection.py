@@ -199,7 +199,8 @@ def _project_onto(face, gradient, product):
         if face.part[t] >= 0:
             across[t] = gradient[face.part[t]]
             largest = max(largest, abs(across[t]))
-    span.leave_span(face, across, 1e-13 * largest, span.room_for(face))
+    rounding = 2e-14 * largest * np.sqrt(len(face.left))  # what it leaves of a gain, summed over the hyperedges
+    span.leave_span(face, across, rounding, span.room_for(face))
     for part in range(len(product)):
         product[part] = 0.0
     for t in range(items):
