@@ -92,7 +92,7 @@ projective_trees = family(
     _WithArcs(kernels.projective_trees),
     work=_cubic,
     capacity="(n - 1) * (n - 2) + 1 if n < 80 else 64 * n",
-    flat=Flat(lambda single_root: SINGLE_ROOT_TREES if single_root else PROJECTIVE_TREES, least=36, parts=29.0),
+    flat=Flat(lambda single_root: SINGLE_ROOT_TREES if single_root else PROJECTIVE_TREES, least=36, parts=32.0),
     **OPTIONS,
 )
 
