@@ -2,8 +2,8 @@
 
 Items are numbered so that an item comes after those it is made of.  Item 0 is empty, the last item is the goal.  Each
 item is made by one of its hyperedges, from two smaller items `left` and `right`; a vertex is a choice of a hyperedge
-for the goal, for the two items that it asks for, and so on.  Some items are parts, which have scores; a part is one item,
-and is in a vertex at most once.
+for the goal, for the two items that it asks for, and so on.  Some items are parts, which have scores; each part is one
+item, and is in a vertex at most once.
 
     first   (items + 1,)   the hyperedges of item t are first[t], …, first[t + 1] − 1
     left, right  (edges,)  the items that a hyperedge joins; 0 where there is nothing
