@@ -64,7 +64,8 @@ class DependencyTree(Compiled):
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`.
 
-        By cuts, or by the active-set method when projective, labelled or peaked.
+        By cuts, or by the active-set method when projective, labelled or peaked.  Flat scores of projective trees go by
+        their chart.
         """
         if self.projective or self.labelled:
             return super().sparsemap(scores)
