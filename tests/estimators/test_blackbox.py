@@ -177,7 +177,7 @@ def test_an_adaptive_step_learns_in_training_alone_and_not_from_inspection():
     downstream = lambda z: (z - random(5, number=1)).square().sum(-1)
     state = lambda: [tensor.clone() for tensor in estimator.state_dict().values()]
     before = state()
-    estimator.target(PAIR, scores, downstream)
+    estimator.inspect(PAIR, scores, downstream)
     estimator.eval()
     gradient_of(estimator, PAIR, scores, downstream)
     assert all(torch.equal(a, b) for a, b in zip(before, state()))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pullback.estimators._inspection import Inspection, Label, inspect_scores
 from pullback.regularizers._options import Number, now
@@ -56,9 +56,10 @@ class Estimator(ABC):
         """What a training step with these scores does: losses, gradients, labels, support, entropy and cost.
 
         Runs `loss` and its backward pass once, and evaluates the downstream loss a few times more for the record.
-        Parameters get no gradient, and random numbers are put back; a baseline that remembers does remember.
+        Parameters get no gradient; global random numbers, and what an estimator remembers, are put back.
         """
         scores = scores.detach()
+        remembered = {name: buffer.clone() for name, buffer in _buffers(self).items()}
         given, calls = scores.clone().requires_grad_(), 0
 
         def counted(point: Tensor) -> Tensor:
@@ -73,6 +74,8 @@ class Estimator(ABC):
             if losses.requires_grad:
                 (gradient,) = torch.autograd.grad(losses.sum(), given, allow_unused=True)
         with torch.no_grad():
+            for name, buffer in _buffers(self).items():
+                buffer.copy_(remembered[name])
             entropy, support, gap = inspect_scores(structure, scores)
             return Inspection(
                 losses=losses.detach(),
@@ -87,6 +90,11 @@ class Estimator(ABC):
     def _inspect_label(self, structure: Structure, scores: Tensor, downstream: Loss, replay: "Replay") -> Label | None:
         """What is known about the labels of this call, where the method pulls labels back."""
         return None
+
+
+def _buffers(estimator: Estimator) -> dict[str, Tensor]:
+    """What an estimator remembers."""
+    return dict(estimator.named_buffers()) if isinstance(estimator, nn.Module) else {}
 
 
 def evaluate(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
