@@ -86,7 +86,8 @@ class Segmentation(Compiled):
         ended = torch.zeros_like(point.sum(-2)).index_add(-2, last, point.flatten(-3, -2))[..., :-1, :]
         ended = ended * (begun.sum(-1, keepdim=True) > 0)  # behind the last segment nothing begins
         steps = self._table(point).unsqueeze(-3).expand(*begun.shape, t)
-        return tagging.couple(torch.stack([ended, begun], -2), steps, None)[0].sum(-1)
+        table = torch.nn.functional.pad(steps, (0, 0, 0, 2))  # no scores of a start and an end
+        return tagging.couple(torch.stack([ended, begun], -2), table, None)[0].sum(-1)
 
     def entropy(self, scores: Tensor) -> Tensor:
         if self.transitions is None:
