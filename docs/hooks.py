@@ -28,6 +28,8 @@ FOR_AUTHORS = {  # see extending.md
     "longest",
     "check_event",
     "allowed",
+    "fixed_sums",
+    "visible",
     "count_once",
     "gradient_of_parts",
     "offer",

@@ -377,7 +377,7 @@ STRUCTURES = WHOLE + BARE + ALONE
 LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]
 # The rooms above see a structure through its interface: for them two of each type are enough, one whose examples are
 # alike and one with lengths or a mask, and some that inherit most of what they can.
-UPSTAIRS = plain_and_special(WHOLE) + [TREES[1], TREES[4]] + plain_and_special(BARE)[::4] + ALONE[::2]
+UPSTAIRS = [*plain_and_special(WHOLE), TREES[3], TREES[7], *plain_and_special(BARE)[::4], *ALONE[::2]]
 LOG_LINEAR_UPSTAIRS = [case for case in UPSTAIRS if case.structure.offers(pb.LogLinear)]
 MAY_FORBID = [case for case in STRUCTURES if case.structure.is_zero_one]  # every item has a rank
 K_BEST = [case for case in STRUCTURES if case.structure.offers(pb.KBest)]

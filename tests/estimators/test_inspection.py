@@ -99,7 +99,7 @@ def test_many_variables_are_inspected_without_combining_what_each_mixes():
     structure = pb.Independent(pb.Categorical())
     found = pb.spigot(0.1).inspect(structure, torch.zeros(2, 12, 5), lambda z: z[..., 0].sum(-1))
     assert found.support is None and found.gap is None
-    assert "support" not in found.scalars()
+    assert "support_size" not in found.scalars()
 
 
 def test_an_inspection_prints_as_a_table():

@@ -158,12 +158,24 @@ def test_one_draw_can_be_handed_over_and_several_cannot():
         pb.Perturbed(pb.spigot_ce())(CHOICE, scores)
 
 
-def test_the_target_is_the_mean_of_the_targets():
+def test_the_labels_of_one_draw_can_be_inspected():
     scores, downstream = random(2, 5), lambda z: (z - random(5, number=1)).square().sum(-1)
-    numbers = random(2, 2, 5, number=2)
-    targets = [pb.spigot(0.3).target(PAIR, scores + one, downstream) for one in numbers]
-    found = pb.Perturbed(pb.spigot(0.3), Given(numbers), 2).target(PAIR, scores, downstream)
-    assert_close(found, torch.stack(targets).mean(0))
+    number = random(2, 5, number=2)
+    found = pb.Perturbed(pb.spigot(0.3), Given(number)).inspect(PAIR, scores, downstream)
+    assert_close(found.target, pb.spigot(0.3).inspect(PAIR, scores + number, downstream).target)
+    assert pb.perturb_and_map(samples=2).inspect(PAIR, scores, downstream).label is None
+
+
+def test_an_inspection_draws_the_noise_of_the_step_and_puts_it_back():
+    scores, downstream = random(40, 5), lambda z: (z - random(5, number=1)).square().sum(-1)
+    for generator in (None, seed()):
+        estimator = pb.imle(5.0, generator=generator)
+        torch.manual_seed(0)
+        before = torch.get_rng_state() if generator is None else generator.get_state()
+        found = estimator.inspect(PAIR, scores, downstream)
+        after = torch.get_rng_state() if generator is None else generator.get_state()
+        assert torch.equal(before, after)
+        assert ((found.gradient != 0).any(-1) == found.label.elsewhere).all()
 
 
 def test_what_an_inner_estimator_learns_belongs_to_the_outer_one():

@@ -3,14 +3,14 @@
 import torch
 
 from pullback.descents._descent import Pullback, Steps
-from pullback.descents.adaptive import Adaptive
 from pullback.descents.mirror import Mirror
 from pullback.descents.step_sizes import Fixed
 from pullback.descents.symmetric import Symmetric
+from pullback.estimators._steps import steps_of
 from pullback.estimators.noise import Noise
 from pullback.estimators.perturbed import Perturbed
 from pullback.estimators.surrogate import Surrogate
-from pullback.regularizers._options import Number, by_name
+from pullback.regularizers._options import Number
 from pullback.regularizers.unregularized import Unregularized
 
 
@@ -46,8 +46,7 @@ def imle(
     one's own, with a decoder that must see one structure.
     Reference: Niepert, Minervini and Franceschi (2021); Minervini, Franceschi and Niepert (2023).
     """
-    size = by_name("imle: lam", lam, {"adaptive": Adaptive}) if isinstance(lam, str) else lam
-    descent: Pullback = Mirror(size, regularizer=Unregularized())
+    descent: Pullback = Mirror(steps_of("imle: lam", lam), regularizer=Unregularized())
     if two_sided:
         descent = Symmetric(descent)
     return Perturbed(Surrogate(Unregularized(), descent), noise, samples, generator)

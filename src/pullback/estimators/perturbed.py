@@ -1,12 +1,9 @@
 """Estimators under noise: perturb the scores, and average over draws."""
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-
 import torch
 from torch import Tensor, nn
 
-from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate
+from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate, parts_of
 from pullback.estimators._inspection import Label
 from pullback.estimators.noise import Noise, noise_of
 from pullback.estimators.relaxation import sparsemap, ste_marginals, structured_attention
@@ -40,8 +37,9 @@ class Perturbed(nn.Module, Estimator):
         self.inner, self.noise, self.samples = inner, noise_of("Perturbed", noise), int(samples)
         self.generator = generator
         if not isinstance(inner, nn.Module):
-            for name, module in _modules_in(inner):
-                self.add_module(name, module)
+            for path, part in parts_of(inner, "inner"):
+                if isinstance(part, nn.Module):
+                    self.add_module(path, part)
 
     @property
     def evaluations(self) -> int | None:
@@ -83,15 +81,6 @@ class Perturbed(nn.Module, Estimator):
 def _one_by_one(structure: Structure, downstream: Loss) -> Loss:
     """The downstream loss of stacked points, for a decoder that knows the user's batch alone."""
     return lambda points: torch.stack([evaluate(structure, downstream, point.clone()) for point in points])
-
-
-def _modules_in(part: object, path: str = "inner") -> Iterator[tuple[str, nn.Module]]:
-    """The modules among the fields of a part that is none itself, and of its parts: ("inner_descent_step_size", …)."""
-    if isinstance(part, nn.Module):
-        yield path, part
-    elif is_dataclass(part):
-        for field in fields(part):
-            yield from _modules_in(getattr(part, field.name), f"{path}_{field.name}")
 
 
 def perturb_and_map(

@@ -105,7 +105,7 @@ def perturbed(
 ) -> Relaxation:
     """The perturbed optimizer: decode from the mean of argmaxes of perturbed scores.
 
-    μ = mean of argmax(s + Tε) over `samples`,  gradient = mean of (⟨z, ∇L(μ)⟩ − ⟨argmax(s), ∇L(μ)⟩) ∇ν(ε) / T, for
+    μ = mean of argmax(s / T + ε) over `samples`,  gradient = mean of (⟨z, ∇L(μ)⟩ − ⟨argmax(s), ∇L(μ)⟩) ∇ν(ε) / T, for
     noise of density exp(−ν): ∇ν(ε) is ε for "normal" and 1 − exp(−ε) for "gumbel".
 
     Costs one evaluation and samples + 1 argmaxes, as one batch.  Needs an argmax alone, and a decoder that accepts

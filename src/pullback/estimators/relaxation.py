@@ -20,7 +20,8 @@ class Relaxation(nn.Module, Estimator):
     μ = regularizer.predict(s / temperature),  gradient = J(s)ᵀ ∇L.  With `decodes_from` the decoder sees another
     prediction, such as a `Sample()`, and the Jacobian stays that of μ: straight-through.  `temperature` is a number, a
     tensor with one for each example, or a function of no arguments that returns either and is asked at every call; a
-    tensor may require grad, and a `Parameter` is trained, saved and moved with the model.
+    tensor may require grad, and a `Parameter` is trained, saved and moved with the model.  Scores of a structure's own,
+    such as those of transitions, are not divided by it.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ def sparsemap(temperature: Number = 1.0) -> Relaxation:
     return Relaxation(SquaredNorm(), temperature)
 
 
-def entmax(alpha: float | Tensor = 1.5, temperature: Number = 1.0) -> Relaxation:
+def entmax(alpha: Number = 1.5, temperature: Number = 1.0) -> Relaxation:
     """α-entmax, between softmax (α = 1) and sparsemax (α = 2); categorical choices only.
 
     p = argmax ⟨s / T, p⟩ + H_α(p).  Reference: Peters, Niculae and Martins (2019).

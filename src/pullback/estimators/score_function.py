@@ -53,7 +53,7 @@ class NoBaseline(Baseline):
 
 
 class RunningAverage(Baseline, nn.Module):
-    """The average loss of earlier training steps, 0 before the first.  The one part with a memory.
+    """The average loss of earlier training steps, 0 before the first.
 
     Each step forgets a share of 1 − `decay`; losses that are not finite are not remembered.  `average` is a buffer,
     saved and loaded with the model that holds the estimator; NaN before the first step.

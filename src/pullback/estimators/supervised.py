@@ -16,19 +16,19 @@ from pullback.regularizers._regularizer import Regularizer
 from pullback.structures._structure import Structure
 
 
-def frozen(prediction: Regularizer | str = "unregularized") -> Surrogate:
+def frozen(decodes_from: Regularizer | str = "unregularized") -> Surrogate:
     """No gradient for the scores: the decoder trains on what the encoder happens to predict.
 
-    z = argmax(s),  target = z,  gradient = 0.  `prediction` is what the decoder sees in place of the argmax, a
+    z = argmax(s),  target = z,  gradient = 0.  `decodes_from` is what the decoder sees in place of the argmax, a
     regularizer or one of "unregularized", "entropy", "squared_norm".  The baseline of every comparison: what does not
     beat it has learned nothing through the structure.  One evaluation, no gradient through it.
 
     The scores receive zeros, so that any training loop works; an optimizer that decays weights still decays those of
     the encoder, unless it is not given them.
     """
-    if isinstance(prediction, str):
-        prediction = by_name("frozen: prediction", prediction, PREDICTIONS)
-    return Surrogate(prediction, Given(), forward=prediction)
+    if isinstance(decodes_from, str):
+        decodes_from = by_name("frozen: decodes_from", decodes_from, PREDICTIONS)
+    return Surrogate(decodes_from, Given(), forward=decodes_from)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from pullback.regularizers._options import Number, now
 from pullback.regularizers._regularizer import MirrorMap
 from pullback.structures._structure import Structure
 
@@ -15,9 +16,13 @@ class Parametrized(MirrorMap, nn.Module):
     parameter: ClassVar[str]
 
     @property
-    def _given(self) -> float | Tensor:
-        given: float | Tensor = getattr(self, self.parameter)
+    def _given(self) -> Number:
+        given: Number = getattr(self, self.parameter)
         return given
+
+    @property
+    def _now(self) -> float | Tensor:
+        return now(f"{type(self).__name__}: {self.parameter}", self._given)
 
     @property
     def _limits(self) -> tuple[Any, ...]:
@@ -26,11 +31,12 @@ class Parametrized(MirrorMap, nn.Module):
 
     def _per_example(self, structure: Structure, like: Tensor) -> Tensor:
         """The number of each example, ready to meet points."""
-        number = torch.as_tensor(self._given, dtype=like.dtype, device=like.device)
+        number = torch.as_tensor(self._now, dtype=like.dtype, device=like.device)
         return number if number.dim() == 0 else structure.widen(number)
 
     def extra_repr(self) -> str:
-        return f"shape {tuple(self._given.shape)}" if isinstance(self._given, Tensor) else f"{self._given:g}"
+        given = self._given
+        return f"shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"{given}"
 
     def __eq__(self, other: object) -> bool:
         """Of the same number, or of the same tensor: two tensors may change apart."""

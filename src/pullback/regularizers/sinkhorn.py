@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from pullback.operators._convergence import warn_of_gap
-from pullback.regularizers._options import check_count, check_number
+from pullback.regularizers._options import Number, check_count, check_number
 from pullback.regularizers._parametrized import Parametrized
 from pullback.structures._capabilities import Transport, require
 from pullback.structures._structure import Structure
@@ -17,9 +17,9 @@ class Sinkhorn(Parametrized):
     mixture of matchings; it tends to the argmax as T → 0.  Computed with logarithms, by Sinkhorn's sweeps and Newton's
     steps on the prices; differentiated exactly, at the solution.
 
-    temperature: a number, or a tensor that broadcasts to the batch and may require grad; a `Parameter` is trained,
-    saved and moved with the model.  tolerance: the error of a sum of rows or columns at which the search ends; a search
-    that has not come so far after `max_iterations` warns.
+    temperature: a number, a tensor that broadcasts to the batch and may require grad, or a function of no arguments
+    that returns either; a `Parameter` is trained, saved and moved with the model.  tolerance: the error of a sum of
+    rows or columns at which the search ends; a search that has not come so far after `max_iterations` warns.
 
     The gradient of Ω at a part that is exactly 0 is −∞ in the limit; there it is 0, as wherever a part is not in use.
     Reference: Cuturi (2013); Mena et al. (2018).
@@ -27,9 +27,7 @@ class Sinkhorn(Parametrized):
 
     parameter = "temperature"
 
-    def __init__(
-        self, temperature: float | Tensor = 1.0, *, tolerance: float = 1e-6, max_iterations: int = 1000
-    ) -> None:
+    def __init__(self, temperature: Number = 1.0, *, tolerance: float = 1e-6, max_iterations: int = 1000) -> None:
         super().__init__()
         check_number("Sinkhorn: temperature", temperature, above=True)
         check_number("Sinkhorn: tolerance", tolerance, above=True, tensors=False)
@@ -48,8 +46,9 @@ class Sinkhorn(Parametrized):
 
     def _cooled(self, structure: Structure, scores: Tensor) -> Tensor:
         """s / T; a part that is forbidden or padding stays so and sends nothing to the temperature."""
-        if not isinstance(self.temperature, Tensor):
-            return scores / self.temperature
+        temperature = self._now
+        if not isinstance(temperature, Tensor):
+            return scores / temperature
         scores = structure.restrict(scores)
         forbidden = scores == -torch.inf
         cooled = scores.masked_fill(forbidden, 0) / self._per_example(structure, scores)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pullback.regularizers._options import check_number
+from pullback.regularizers._options import Number, check_number
 from pullback.regularizers._parametrized import Parametrized
 from pullback.structures._capabilities import Simplex, require
 from pullback.structures._structure import Structure
@@ -12,8 +12,8 @@ from pullback.structures._structure import Structure
 class Tsallis(Parametrized):
     """Ω(p) = Σ (pᵅ − p) / (α (α − 1)): α-entmax, between softmax (α = 1) and sparsemax (α = 2); `Categorical` only.
 
-    alpha: a number, or a tensor that broadcasts to the batch and may require grad; a `Parameter` is trained, saved and
-    moved with the model.
+    alpha: a number, a tensor that broadcasts to the batch and may require grad, or a function of no arguments that
+    returns either; a `Parameter` is trained, saved and moved with the model.
 
     At a part that is exactly 0 the derivative of Ω is −1 / (α (α − 1)).  For α = 1 that limit is −∞: there, as wherever
     a part is not in use, the gradient is 0.  Reference: Peters, Niculae and Martins (2019).
@@ -21,7 +21,7 @@ class Tsallis(Parametrized):
 
     parameter = "alpha"
 
-    def __init__(self, alpha: float | Tensor = 1.5) -> None:
+    def __init__(self, alpha: Number = 1.5) -> None:
         super().__init__()
         check_number("Tsallis: alpha", alpha, least=1)
         self.alpha = alpha
@@ -30,7 +30,7 @@ class Tsallis(Parametrized):
         require(structure, Simplex, "Tsallis")
 
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
-        return require(structure, Simplex, "Tsallis").entmax(scores, self.alpha)
+        return require(structure, Simplex, "Tsallis").entmax(scores, self._now)
 
     def value(self, structure: Structure, point: Tensor) -> Tensor:
         alpha = self._per_example(structure, point)

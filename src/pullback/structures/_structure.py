@@ -103,10 +103,11 @@ class Structure(ABC):
     """Dimensions, counted from the last, over which all vertices of an example have the same sum; none, if not said."""
 
     def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
-        """What the polytope can see of a gradient (..., *event): adding to it what is removed here moves no projection.
+        """A gradient (..., *event) without what the polytope cannot see: what is removed moves no projection.
 
-        Along `fixed_sums` a constant moves nothing: their mean over the parts in use is removed.  `usable`, boolean,
-        tells which parts are; those that are `allowed`, if not given.  The others become 0.
+        Along `fixed_sums` a constant moves nothing: their mean over the parts in use is removed.  Where flows are
+        conserved, as in paths, more of it moves nothing and stays.  `usable`, boolean, tells which parts are in use;
+        those that are `allowed`, if not given.  The others become 0.
         """
         if usable is None:
             usable = self.allowed(gradient.shape, gradient.device)

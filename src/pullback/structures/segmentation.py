@@ -1,7 +1,7 @@
 """Segmentations: sequences cut into labeled segments."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ class Segmentation(Compiled):
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
     transitions: Tensor | None = None
     event_dims = 3
 
