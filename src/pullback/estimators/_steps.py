@@ -3,7 +3,6 @@
 from pullback.descents._descent import Steps, StepSize
 from pullback.descents.adaptive import Adaptive
 from pullback.descents.step_sizes import Polyak, Relative
-from pullback.regularizers._options import by_name
 
 STEP_SIZES: dict[str, type[StepSize]] = {"relative": Relative, "polyak": Polyak, "adaptive": Adaptive}
 """The rules that `step_size` may name."""
@@ -11,4 +10,11 @@ STEP_SIZES: dict[str, type[StepSize]] = {"relative": Relative, "polyak": Polyak,
 
 def steps_of(what: str, given: Steps | str) -> Steps:
     """A step size, or the rule of that name; `what` names the option."""
-    return by_name(what, given, STEP_SIZES) if isinstance(given, str) else given
+    if not isinstance(given, str):
+        return given
+    if given not in STEP_SIZES:
+        raise TypeError(
+            f"{what} is {given!r}; expected a finite number ≥ 0, a tensor of them, or a function that returns them, or "
+            f"one of {', '.join(map(repr, STEP_SIZES))}."
+        )
+    return STEP_SIZES[given]()

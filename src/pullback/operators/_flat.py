@@ -21,10 +21,11 @@ PROJECTIVE_TREES, SINGLE_ROOT_TREES, SPANS = 0, 1, 2  # as in kernels.charts, wh
 class Flat:
     """When an example counts as flat, and which chart it has then.
 
-    chart: its number in `kernels.charts`, from what the structure's operators take beside scores and lengths.  least:
-    the fewest words.  parts: how many per word are in use after `ROUNDS` vertices at least; with flat scores every one
-    of them brings new parts, and hundreds or thousands will mix.  complete: writes the parts that every vertex has and
-    the chart leaves out, complete(point, lengths).
+    chart: its number in `kernels.charts`, from what the structure's operators take beside scores and lengths.
+    least: the fewest words.
+    parts: how many per word are in use after `ROUNDS` vertices at least; with flat scores every one of them brings new
+    parts, and hundreds or thousands will mix.
+    complete: writes the parts that every vertex has and the chart leaves out, complete(point, lengths).
     """
 
     chart: Callable[..., int]
