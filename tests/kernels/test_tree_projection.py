@@ -16,7 +16,10 @@ def project(scores, single_root=False, lengths=None):
     lengths = np.full(batch, nodes - 1) if lengths is None else np.asarray(lengths)
     point = np.full(scores.shape, np.nan, scores.dtype)
     sets = np.full((batch, nodes, (nodes + 63) // 64), -1)
-    assert tree_projection.project(scores, lengths, single_root, point, sets, 0, batch) == -1
+    left = np.ones(batch, bool)
+    given, found = scores[..., None], (point[..., None], sets, left)
+    assert tree_projection.project(given, lengths, single_root, 0, *found, 0, batch) == -1
+    assert not left.any()
     return point, sets
 
 
@@ -24,7 +27,7 @@ def project_backward(grad, point, sets, lengths=None):
     batch, nodes, _ = grad.shape
     lengths = np.full(batch, nodes - 1) if lengths is None else np.asarray(lengths)
     out = np.full(grad.shape, np.nan, grad.dtype)
-    tree_projection.project_backward(grad, lengths, point, sets, out, 0, batch)
+    tree_projection.project_backward(grad[..., None], lengths, point[..., None], sets, out[..., None], 0, batch)
     return out
 
 
@@ -160,19 +163,22 @@ def test_other_instances_are_left_alone():
     scores = np.random.default_rng(4).normal(size=(4, 7, 7))
     everything, faces = project(scores)
     point, sets, out = np.full(scores.shape, 7.0), np.full((4, 7, 1), 7), np.full(scores.shape, 7.0)
-    lengths = np.full(4, 6)
-    assert tree_projection.project(scores, lengths, False, point, sets, 1, 3) == -1
-    assert tree_projection.project_backward(scores, lengths, everything, faces, out, 1, 3) == -1
+    lengths, left = np.full(4, 6), np.empty(4, bool)
+    given, found = scores[..., None], (point[..., None], sets, left)
+    assert tree_projection.project(given, lengths, False, 0, *found, 1, 3) == -1
+    face = everything[..., None], faces
+    assert tree_projection.project_backward(given, lengths, *face, out[..., None], 1, 3) == -1
     assert np.array_equal(point[1:3], everything[1:3]) and np.array_equal(sets[1:3], faces[1:3])
     for array in (point, sets, out):
         assert (array[[0, 3]] == 7).all() and not (array[1:3] == 7).any()
 
 
 def test_an_instance_without_a_tree_is_named():
-    point, sets, lengths = np.empty((3, 5, 5)), np.empty((3, 5, 1), np.int64), np.full(3, 4)
+    point, sets, lengths = np.empty((3, 5, 5, 1)), np.empty((3, 5, 1), np.int64), np.full(3, 4)
 
     def first_refused(scores, single_root):
-        return tree_projection.project(scores, lengths, single_root, point, sets, 0, 3)
+        found = (point, sets, np.empty(3, bool))
+        return tree_projection.project(scores[..., None], lengths, single_root, 0, *found, 0, 3)
 
     unreachable = np.zeros((3, 5, 5))
     unreachable[1, :3, 3:] = -np.inf  # words 3 and 4 hear only from each other
@@ -208,7 +214,7 @@ def test_feasible_masks_are_told_from_infeasible_ones(single_root):
     for _ in range(300):
         allowed = rng.random((5, 5)) < 0.4
         expected = (trees <= allowed).all((1, 2)).any()
-        assert subtours.is_feasible(np.where(allowed, 0.0, -np.inf), 4, single_root, seen, queue) == expected
+        assert subtours.is_feasible(np.where(allowed, 0.0, -np.inf)[..., None], 4, single_root, seen, queue) == expected
         answers.add(expected)
     assert answers == {False, True}
 
@@ -218,7 +224,7 @@ def test_violated_sets_are_found_exactly_when_there_are_some():
     n = 7
     words, arcs_into = np.zeros(n + 1, laminar.WORD), np.zeros((n + 1, n + 1), laminar.ARC)
     nodes, edges = np.zeros(n + 2, subtours.NODE), np.zeros(2 * (n + 1) ** 2, subtours.EDGE)
-    queue, reached, found = np.zeros(n + 1, int), np.zeros(n + 1, int), np.zeros((n + 1, n + 1), bool)
+    queue, reached, member = np.zeros(n + 1, int), np.zeros(n + 1, int), np.zeros(n + 1, bool)
     answers = set()
     for _ in range(200):
         point = rng.random((n + 1, n + 1)) ** rng.choice([1, 4]) * (rng.random((n + 1, n + 1)) < 0.5)
@@ -228,12 +234,20 @@ def test_violated_sets_are_found_exactly_when_there_are_some():
         point[:, 1:] /= point[:, 1:].sum(0)
         words["count"] = n + 1
         arcs_into["head"], arcs_into["mass"] = np.arange(n + 1), point.T
-        number = subtours.separate(n, 1 - 1e-9, words, arcs_into, nodes, edges, queue, reached, found)
-        sets = [np.flatnonzero(row).tolist() for row in found[:number]]
-        assert all(inflow(point, members) < 1 for members in sets)
-        assert len(set().union(*sets)) == sum(map(len, sets))
-        answers.add(number > 0)
-        assert (number > 0) == any(inflow(point, members) < 1 - 1e-9 for members in subsets(n))
+        for nearest_first in (False, True):
+            sets = []
+            settled, done = subtours.separate(n, 1 - 1e-9, words, arcs_into, nodes, edges, queue), 0
+            while True:
+                there_is, settled, done = subtours.next_set(
+                    n, 1 - 1e-9, nearest_first, nodes, edges, queue, reached, settled, done, member
+                )
+                if not there_is:
+                    break
+                sets.append(tuple(np.flatnonzero(member).tolist()))
+            assert all(inflow(point, list(members)) < 1 for members in sets)
+            assert len(set(sets)) == len(sets) <= n
+            answers.add(len(sets) > 0)
+            assert (len(sets) > 0) == any(inflow(point, members) < 1 - 1e-9 for members in subsets(n))
     assert answers == {False, True}
 
 
