@@ -30,7 +30,9 @@ _NO_LIMIT = 0
 def _operator(name: str, inputs: str, parts: str, mixture: Any, mixture_backward: Any) -> Callable[..., Any]:
     """The operator `name`, from the kernels of the active set; cuts know labels, of which there may be one."""
 
-    def by_trees(scores: Array, few: Array, numbers: tuple[Any, ...], found: tuple[Array, ...], lo: int, hi: int) -> int:
+    def by_trees(
+        scores: Array, few: Array, numbers: tuple[Any, ...], found: tuple[Array, ...], lo: int, hi: int
+    ) -> int:
         """Writes points and trees of those of the `few` that mix few trees; the others get a size of 0."""
         single_root, tolerance = numbers
         point, kept, size = found

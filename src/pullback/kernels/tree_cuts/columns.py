@@ -19,9 +19,9 @@ MARGIN = 1.0  # the least slack of a new list, divided by the size of the suppor
 def split_by_rivals(scores, lengths, most, per_word, few, many, lo, hi):
     """Splits the instances by their rivals: arcs that come within 1 of the best into the same word, not counting those.
 
-    scores (batch, N, N, t) by [head, modifier, label].  few, many (batch,): the length in one of them, -1 in the other; few are fewer than `most`, and than `per_word` n.
-    No arc but the best and their rivals has mass before there are cuts, and about as many trees mix.  Returns how many
-    instances have few.
+    scores (batch, N, N, t) by [head, modifier, label].  few, many (batch,): the length in one of them, -1 in the other;
+    few are fewer than `most`, and than `per_word` n.  No arc but the best and their rivals has mass before there are
+    cuts, and about as many trees mix.  Returns how many instances have few.
     """
     total, labels = 0, scores.shape[3]
     for b in range(lo, hi):

@@ -58,11 +58,11 @@ def gradient(n, number, words, sets, arcs):
 
 @inner
 def curvature(n, number, words, sets, arcs, hessian):
-    """The Hessian: for S inside T, H[S, T] = Σ_j |A_j ∩ S| |A_j ∖ T| / |A_j|; 0 for disjoint sets.  O(arcs + sets depth).
+    """The Hessian: for S inside T, H[S, T] = Σ_j |A_j ∩ S| |A_j ∖ T| / |A_j|; 0 for disjoint sets.
 
-    Row k of hessian[0] belongs to set k, its columns to the sets around it by their level, k itself at the end.  Arcs
-    into the same word belong to nested sets.  Each pair of them counts first where S is the inner set and T the one
-    just inside the outer set; then sums are taken outwards, over T and over S.
+    O(arcs + sets depth).  Row k of hessian[0] belongs to set k, its columns to the sets around it by their level, k
+    itself at the end.  Arcs into the same word belong to nested sets.  Each pair of them counts first where S is the
+    inner set and T the one just inside the outer set; then sums are taken outwards, over T and over S.
     """
     for k in range(1, number):
         sets[k].level = sets[sets[k].parent].level + 1 if k > 1 else 0
