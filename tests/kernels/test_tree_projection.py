@@ -17,8 +17,7 @@ def project(scores, single_root=False, lengths=None):
     point = np.full(scores.shape, np.nan, scores.dtype)
     sets = np.full((batch, nodes, (nodes + 63) // 64), -1)
     left = np.ones(batch, bool)
-    given, found = scores[..., None], (point[..., None], sets, left)
-    assert tree_projection.project(given, lengths, single_root, 0, *found, 0, batch) == -1
+    assert tree_projection.project(scores, lengths, single_root, 0, point, sets, left, 0, batch) == -1
     assert not left.any()
     return point, sets
 
@@ -27,7 +26,7 @@ def project_backward(grad, point, sets, lengths=None):
     batch, nodes, _ = grad.shape
     lengths = np.full(batch, nodes - 1) if lengths is None else np.asarray(lengths)
     out = np.full(grad.shape, np.nan, grad.dtype)
-    tree_projection.project_backward(grad[..., None], lengths, point[..., None], sets, out[..., None], 0, batch)
+    tree_projection.project_backward(grad, lengths, point, sets, out, 0, batch)
     return out
 
 
@@ -164,21 +163,19 @@ def test_other_instances_are_left_alone():
     everything, faces = project(scores)
     point, sets, out = np.full(scores.shape, 7.0), np.full((4, 7, 1), 7), np.full(scores.shape, 7.0)
     lengths, left = np.full(4, 6), np.empty(4, bool)
-    given, found = scores[..., None], (point[..., None], sets, left)
-    assert tree_projection.project(given, lengths, False, 0, *found, 1, 3) == -1
-    face = everything[..., None], faces
-    assert tree_projection.project_backward(given, lengths, *face, out[..., None], 1, 3) == -1
+    assert tree_projection.project(scores, lengths, False, 0, point, sets, left, 1, 3) == -1
+    assert tree_projection.project_backward(scores, lengths, everything, faces, out, 1, 3) == -1
     assert np.array_equal(point[1:3], everything[1:3]) and np.array_equal(sets[1:3], faces[1:3])
     for array in (point, sets, out):
         assert (array[[0, 3]] == 7).all() and not (array[1:3] == 7).any()
 
 
 def test_an_instance_without_a_tree_is_named():
-    point, sets, lengths = np.empty((3, 5, 5, 1)), np.empty((3, 5, 1), np.int64), np.full(3, 4)
+    point, sets, lengths = np.empty((3, 5, 5)), np.empty((3, 5, 1), np.int64), np.full(3, 4)
 
     def first_refused(scores, single_root):
         found = (point, sets, np.empty(3, bool))
-        return tree_projection.project(scores[..., None], lengths, single_root, 0, *found, 0, 3)
+        return tree_projection.project(scores, lengths, single_root, 0, *found, 0, 3)
 
     unreachable = np.zeros((3, 5, 5))
     unreachable[1, :3, 3:] = -np.inf  # words 3 and 4 hear only from each other
@@ -214,7 +211,7 @@ def test_feasible_masks_are_told_from_infeasible_ones(single_root):
     for _ in range(300):
         allowed = rng.random((5, 5)) < 0.4
         expected = (trees <= allowed).all((1, 2)).any()
-        assert subtours.is_feasible(np.where(allowed, 0.0, -np.inf)[..., None], 4, single_root, seen, queue) == expected
+        assert subtours.is_feasible(np.where(allowed, 0.0, -np.inf), 4, single_root, seen, queue) == expected
         answers.add(expected)
     assert answers == {False, True}
 

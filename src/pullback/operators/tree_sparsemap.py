@@ -35,15 +35,14 @@ def _operator(name: str, inputs: str, parts: str, mixture: Any, mixture_backward
     ) -> int:
         """Writes points and trees of those of the `few` that mix few trees; the others get a size of 0."""
         single_root, tolerance = numbers
-        point, kept, size = found
-        kept_now, size_now = np.empty_like(kept), np.zeros_like(size)
+        _, kept, size = found
         gap, _, report = nearest(
-            mixture, scores, few, (single_root,), point, kept_now, size_now, lo, hi,
-            tolerance=tolerance, rounds=_ROUNDS_OF_TREES,
-        )  # fmt: skip
-        solved = (few >= 0) & (size_now <= _FEW_TREES) & (gap <= max(GAP_OF_POINT, tolerance))
-        solved[:lo] = solved[hi:] = False
-        kept[solved], size[solved] = kept_now[solved], size_now[solved]
+            mixture, scores, few, (single_root,), *found, lo, hi, tolerance=tolerance, rounds=_ROUNDS_OF_TREES
+        )
+        failed = (few >= 0) & ((size > _FEW_TREES) | (gap > max(GAP_OF_POINT, tolerance)))
+        failed[:lo] = failed[hi:] = False
+        if failed.any():
+            kept[failed], size[failed] = 0, 0
         return report
 
     def project(
@@ -51,15 +50,15 @@ def _operator(name: str, inputs: str, parts: str, mixture: Any, mixture_backward
         point: Array, sets: Array, kept: Array, size: Array, lo: int, hi: int,
     ) -> int:  # fmt: skip
         sets[lo:hi], kept[lo:hi], size[lo:hi] = 0, 0, 0  # the face is written in one form only
-        labelled, labelled_point = _with_labels(scores, scores.ndim), _with_labels(point, scores.ndim)
+        arcs, masses = _by_head(scores), _by_head(point)
         few, many, left = np.empty_like(lengths), np.empty_like(lengths), np.empty(len(lengths), np.bool_)
         numbers, found = (single_root, tolerance), (point, kept, size)
 
         def by_cuts(rounds: int) -> int:
-            return kernels.tree_cuts.project(labelled, many, single_root, rounds, labelled_point, sets, left, lo, hi)
+            return kernels.tree_cuts.project(arcs, many, single_root, rounds, masses, sets, left, lo, hi)
 
         limits = (_FEW_RIVALS, _FEW_PER_WORD)
-        if kernels.tree_cuts.split_by_rivals(labelled, lengths, *limits, few, many, lo, hi) > 0:
+        if kernels.tree_cuts.split_by_rivals(arcs, lengths, *limits, few, many, lo, hi) > 0:
             report = by_trees(scores, few, numbers, found, lo, hi)
             if report != -1:
                 return report
@@ -84,8 +83,8 @@ def _operator(name: str, inputs: str, parts: str, mixture: Any, mixture_backward
             report = mixture_backward(scores, words, (single_root,), kept, size, gradient, product, lo, hi)
         if report == -1 and mixed < hi - lo:
             words = np.where(is_mixed, -1, lengths)
-            gradient, point, product = (_with_labels(a, scores.ndim) for a in (gradient, point, product))
-            report = kernels.tree_cuts.project_backward(gradient, words, point, sets, product, lo, hi)
+            given, found = (_by_head(gradient), words, _by_head(point), sets), _by_head(product)
+            report = kernels.tree_cuts.project_backward(*given, found, lo, hi)
         return report
 
     return projection_operator(
@@ -98,9 +97,9 @@ def _operator(name: str, inputs: str, parts: str, mixture: Any, mixture_backward
     )
 
 
-def _with_labels(array: Array, rank: int) -> Array:
-    """Scores, points or gradients (batch, N, N) as (batch, N, N, 1)."""
-    return array if rank == 4 else array[..., None]
+def _by_head(array: Array) -> Array:
+    """Scores, points or gradients (batch, N, N, t) as (batch, N, N·t), a view; (batch, N, N) as they are."""
+    return array if array.ndim == 3 else array.reshape(*array.shape[:2], -1)
 
 
 project = _operator("tree_sparsemap", trees.INPUTS, "n, n", kernels.trees.mixture, kernels.trees.mixture_backward)

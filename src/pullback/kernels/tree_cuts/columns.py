@@ -19,25 +19,25 @@ MARGIN = 1.0  # the least slack of a new list, divided by the size of the suppor
 def split_by_rivals(scores, lengths, most, per_word, few, many, lo, hi):
     """Splits the instances by their rivals: arcs that come within 1 of the best into the same word, not counting those.
 
-    scores (batch, N, N, t) by [head, modifier, label].  few, many (batch,): the length in one of them, -1 in the other;
-    few are fewer than `most`, and than `per_word` n.  No arc but the best and their rivals has mass before there are
-    cuts, and about as many trees mix.  Returns how many instances have few.
+    scores as for `project`.  few, many (batch,): the length in one of them, -1 in the other; few are fewer than `most`,
+    and than `per_word` n.  No arc but the best and their rivals has mass before there are cuts, and about as many trees
+    mix.  Returns how many instances have few.
     """
-    total, labels = 0, scores.shape[3]
+    total, labels = 0, scores.shape[2] // scores.shape[1]
     for b in range(lo, hi):
         n = lengths[b]
         limit = min(most, per_word * n)
         rivals = 0
         for j in range(1, n + 1):
             best = -np.inf
-            for i in range(n + 1):
-                for l in range(labels if i != j else 0):
-                    if scores[b, i, j, l] > best:
-                        best = scores[b, i, j, l]
+            for m in range(labels * j, labels * (j + 1)):
+                for i in range(n + 1):
+                    if i != j and scores[b, i, m] > best:
+                        best = scores[b, i, m]
             rivals -= 1
-            for i in range(n + 1):
-                for l in range(labels if i != j else 0):
-                    rivals += scores[b, i, j, l] > best - 1.0
+            for m in range(labels * j, labels * (j + 1)):
+                for i in range(n + 1):
+                    rivals += i != j and scores[b, i, m] > best - 1.0
             if rivals >= limit:
                 break
         few[b], many[b] = (n, -1) if rivals < limit else (-1, n)
@@ -54,10 +54,14 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
     labels = score.shape[1] // len(words)
     size = labels * (n + 1)
     meet(j, number, words, sets)
-    for i in range(n + 1):
-        penalty = sets[sets[words[i].home].meet].penalty
-        for m in range(labels * i, labels * (i + 1)):
-            row[m] = score[j, m] - penalty
+    if labels == 1:  # a loop of length 1 inside the other would cost more than its body
+        for i in range(n + 1):
+            row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
+    else:
+        for i in range(n + 1):
+            penalty = sets[sets[words[i].home].meet].penalty
+            for m in range(labels * i, labels * (i + 1)):
+                row[m] = score[j, m] - penalty
     top = _maximum(row, size)
     if not (top > -np.inf and top < np.inf):
         return False
@@ -73,17 +77,16 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
         before = above
     margin += MARGIN / above
     c = 0
-    for i in range(n + 1):
-        for l in range(labels):
-            value = row[labels * i + l]
-            if value > t - margin:
-                arc = arcs[j, c]
-                arc.head = i
-                arc.label = l
-                arc.set = sets[words[i].home].meet
-                arc.value = value
-                arc.mass = value
-                c += 1
+    for m in range(size):
+        if row[m] > t - margin:
+            i = m // labels if labels > 1 else m
+            arc = arcs[j, c]
+            arc.head = i
+            arc.label = m - labels * i
+            arc.set = sets[words[i].home].meet
+            arc.value = row[m]
+            arc.mass = row[m]
+            c += 1
     word = words[j]
     word.count = c
     word.slack = margin

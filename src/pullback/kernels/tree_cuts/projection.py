@@ -49,8 +49,8 @@ MANY = 8  # sets: from then on they may be deeply nested
 def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     """The nearest mixture of trees of each instance, and its face: the sets of words that receive exactly 1.
 
-    scores and point (batch, N, N, t) by [head, modifier, label], node 0 the root; column 0 and the diagonal are never
-    read.  lengths (batch,): the number of words, at most N − 1; below 0 the instance is skipped.  sets (batch, N,
+    scores and point (batch, N, N·t): entry [i, j·t + l] is the arc from head i to word j with label l; node 0 is the
+    root.  Arcs to the root and from a word to itself are never read.  lengths (batch,): the number of words, at most N − 1; below 0 the instance is skipped.  sets (batch, N,
     ⌈N/64⌉) int64: each row holds a set, word j as bit j mod 64 of entry j div 64; larger sets come first, rows of zeros
     last.  The sets are nested or disjoint and independent, hence no more than the words.  With the support of the point
     they are all that the backward needs.  rounds: after so many, an instance where few trees seem to mix is left, which
@@ -58,7 +58,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     Returns the first instance without a tree or with a score of NaN or +∞, -2 - b if the search on instance b did not
     converge, or -1.
     """
-    N, width = scores.shape[1], scores.shape[1] * scores.shape[3]
+    N, width = scores.shape[1:]
     score, row, hessian = np.empty((N, width)), np.empty(width), np.empty((2, N + 2, N + 2))
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
     nodes, edges = np.empty(N + 1, NODE), np.empty(2 * N * width, EDGE)
@@ -98,7 +98,7 @@ def project_backward(grad, lengths, point, sets, out, lo, hi):
     These are 0 off the support of `point`, sum to 0 in each column and within each active set.  So center each column
     on its support and solve one small system, whose matrix is the Hessian of the dual.
     """
-    N, width = grad.shape[1], grad.shape[1] * grad.shape[3]
+    N, width = grad.shape[1:]
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
     hessian = np.empty((2, N + 2, N + 2))
     for b in range(lo, hi):
@@ -117,27 +117,38 @@ def _columns(scores, n, score, words, sets, arcs, row):
     Each word having one head, what all arcs into it have in common changes nothing; without it no digits are lost.
     Returns whether every column has an answer, and whether an arc is forbidden.
     """
-    labels = scores.shape[2]
-    for first in range(1, n + 1, 16):  # a few columns at a time stay in the cache
-        last = min(first + 16, n + 1)
-        for i in range(n + 1):
-            for j in range(first, last):
-                for l in range(labels):
-                    score[j, labels * i + l] = scores[i, j, l]
+    labels = score.shape[1] // len(words)
+    _transpose(scores, n, labels, score)
     forbidden = False
     number = np.int64(2)  # not a literal, for which Numba would compile the callee a second time
     for j in range(1, n + 1):
-        itself = score[j, labels * j : labels * (j + 1)]
-        itself[:] = score[j, :labels]
+        for l in range(labels):
+            score[j, labels * j + l] = score[j, l]
         sum_of_scores = total(score[j], labels * (n + 1))
         forbidden |= sum_of_scores == -np.inf
-        itself[:] = -np.inf
+        for l in range(labels):
+            score[j, labels * j + l] = -np.inf
         found = refresh(j, n, number, 0.0, score, words, sets, arcs, row)
         if sum_of_scores != sum_of_scores or not found:
             return False, True
         for m in range(labels * (n + 1)):
             score[j, m] = row[m]
     return True, forbidden
+
+
+@inner
+def _transpose(scores, n, labels, score):
+    """score[j, i·t + l] from scores[i, j·t + l], a few columns at a time, which stay in the cache."""
+    for first in range(1, n + 1, 16):
+        last = min(first + 16, n + 1)
+        for i in range(n + 1):
+            if labels == 1:
+                for j in range(first, last):
+                    score[j, i] = scores[i, j]
+            else:
+                for j in range(first, last):
+                    for l in range(labels):
+                        score[j, labels * i + l] = scores[i, labels * j + l]
 
 
 @inner
@@ -207,13 +218,14 @@ def _add_cut(n, number, score, words, sets, arcs, row, found):
 @inner
 def _finish(n, number, words, sets, arcs, hessian, point, active):
     """Write the point and the independent active sets."""
+    labels = point.shape[1] // len(words)
     zero = ZERO + 1e-14 * largest_penalty(number, sets)
     for j in range(1, n + 1):
         for c in range(words[j].count):
             if arcs[j, c].mass <= zero:
                 arcs[j, c].mass = 0.0
             else:
-                point[arcs[j, c].head, j, arcs[j, c].label] = arcs[j, c].mass
+                point[arcs[j, c].head, labels * j + arcs[j, c].label] = arcs[j, c].mass
     for k in range(1, number):
         sets[k].free = sets[k].multiplier != 0.0 or sets[k].equality
         sets[k].step = 0.0
@@ -252,18 +264,19 @@ def _unpack(n, active, words, sets):
 @inner
 def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, out):
     """Subtract from the centered columns the centered indicators of the active sets, each with its multiplier."""
+    labels = point.shape[1] // len(words)
     for j in range(1, n + 1):
         words[j].count = 0
     for i in range(n + 1):
-        for j in range(1, n + 1):
-            for l in range(point.shape[2]):
-                if point[i, j, l] > 0.0:
-                    arc = arcs[j, words[j].count]
-                    arc.head = i
-                    arc.label = l
-                    arc.mass = 1.0
-                    arc.value = grad[i, j, l]
-                    words[j].count += 1
+        for m in range(labels, labels * (n + 1)):
+            if point[i, m] > 0.0:
+                j = m // labels if labels > 1 else m
+                arc = arcs[j, words[j].count]
+                arc.head = i
+                arc.label = m - labels * j
+                arc.mass = 1.0
+                arc.value = grad[i, m]
+                words[j].count += 1
     for k in range(number):
         sets[k].gradient = 0.0
     for j in range(1, n + 1):
@@ -287,4 +300,4 @@ def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, out):
         for c in range(count):
             mean += arcs[j, c].slope / count
         for c in range(count):
-            out[arcs[j, c].head, j, arcs[j, c].label] = arcs[j, c].value + arcs[j, c].slope - mean
+            out[arcs[j, c].head, labels * j + arcs[j, c].label] = arcs[j, c].value + arcs[j, c].slope - mean
