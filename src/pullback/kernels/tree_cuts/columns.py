@@ -46,12 +46,19 @@ def split_by_rivals(scores, lengths, most, per_word, few, many, lo, hi):
 
 
 @inner
+def labels_of(score, words):
+    """How many labels an arc may have.  Often 1, and then a division for every column would be felt."""
+    nodes, width = len(words), score.shape[1]
+    return width // nodes if width > nodes else 1
+
+
+@inner
 def refresh(j, n, number, margin, score, words, sets, arcs, row):
     """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(nt).
 
     Also sets their masses; `row` becomes the values of all arcs, the best being 0.  False if there is no candidate.
     """
-    labels = score.shape[1] // len(words)
+    labels = labels_of(score, words)
     size = labels * (n + 1)
     meet(j, number, words, sets)
     if labels == 1:  # a loop of length 1 inside the other would cost more than its body
@@ -207,7 +214,7 @@ def lift(n, number, place, score, words, sets, arcs, row):
     Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
     reaches the distance from the threshold to the best arc from outside.
     """
-    labels = score.shape[1] // len(words)
+    labels = labels_of(score, words)
     entry = np.inf
     for j in range(1, n + 1):
         if contains(place, j, words, sets):

@@ -60,7 +60,7 @@ def gradient(n, number, words, sets, arcs):
 def curvature(n, number, words, sets, arcs, hessian):
     """The Hessian: for S inside T, H[S, T] = Σ_j |A_j ∩ S| |A_j ∖ T| / |A_j|; 0 for disjoint sets.
 
-    O(arcs + sets depth).  Row k of hessian[0] belongs to set k, its columns to the sets around it by their level, k
+    O(arcs + sets depth).  Row k of hessian belongs to set k, its columns to the sets around it by their level, k
     itself at the end.  Arcs into the same word belong to nested sets.  Each pair of them counts first where S is the
     inner set and T the one just inside the outer set; then sums are taken outwards, over T and over S.
     """
@@ -68,7 +68,7 @@ def curvature(n, number, words, sets, arcs, hessian):
         sets[k].level = sets[sets[k].parent].level + 1 if k > 1 else 0
         sets[k].shared = 0
         for q in range(sets[k].level + 1):
-            hessian[0, k, q] = 0.0
+            hessian[k, q] = 0.0
     sets[0].shared = 0
     for j in range(1, n + 1):
         support = 0
@@ -86,37 +86,38 @@ def curvature(n, number, words, sets, arcs, hessian):
             for q in range(different):
                 l = sets[q].listed
                 if l < k:
-                    hessian[0, k, sets[l].level + 1 if l > 0 else 0] += sets[k].shared * sets[l].shared / support
+                    hessian[k, sets[l].level + 1 if l > 0 else 0] += sets[k].shared * sets[l].shared / support
         for p in range(different):
             sets[sets[p].listed].shared = 0
     for k in range(1, number):
         for q in range(sets[k].level):
-            hessian[0, k, q + 1] += hessian[0, k, q]
+            hessian[k, q + 1] += hessian[k, q]
     for k in range(number - 1, 1, -1):
         parent = sets[k].parent
         for q in range(sets[k].level):
-            hessian[0, parent, q] += hessian[0, k, q]
+            hessian[parent, q] += hessian[k, q]
 
 
 @inner
 def newton(number, sets, hessian):
-    """The step −H⁻¹ gradient over the free sets; the others have steps already.  O(sets depth²), into hessian[1].
+    """The step −H⁻¹ gradient over the free sets; the others have steps already.  O(sets depth²).
 
     Sets are eliminated from the inside.  As disjoint sets have nothing in common, that changes only rows of the sets
     around.  A zero pivot becomes 1: a flat direction is still descended, and a set that depends on others keeps its
     multiplier if it agrees with them.  Such sets are marked by free = 2.
     """
+    work = hessian[::-1, ::-1]  # a copy of the Hessian, which fills less than half of its matrix, in the other half
     for k in range(1, number):
         sets[k].half = -sets[k].gradient
         for q in range(sets[k].level + 1):
-            hessian[1, k, q] = hessian[0, k, q]
+            work[k, q] = hessian[k, q]
     for k in range(number - 1, 0, -1):
         one = sets[k]
-        row = hessian[1, k]
+        row = work[k]
         if one.free:
             one.free = 1
             one.pivot = row[one.level]
-            if one.pivot < 1e-9 * (1.0 + hessian[0, k, one.level]):
+            if one.pivot < 1e-9 * (1.0 + hessian[k, one.level]):
                 one.free = 2
                 one.pivot = 1.0
         around = one.parent
@@ -126,7 +127,7 @@ def newton(number, sets, hessian):
                 share = row[level] / one.pivot
                 sets[around].half -= share * one.half
                 for q in range(level + 1):
-                    hessian[1, around, q] -= share * row[q]
+                    work[around, q] -= share * row[q]
             else:
                 sets[around].half -= row[level] * one.step
             around = sets[around].parent
@@ -135,7 +136,7 @@ def newton(number, sets, hessian):
         if one.free:
             around = one.parent
             while around > 0:
-                one.half -= hessian[1, k, sets[around].level] * sets[around].step
+                one.half -= work[k, sets[around].level] * sets[around].step
                 around = sets[around].parent
             one.step = one.half / one.pivot
 
@@ -243,11 +244,11 @@ def _direction(number, tolerance, sets, hessian):
 def _slopes_of_model(number, sets, hessian):
     """The gradient at the end of the step if the Hessian stayed as it is, in `half`."""
     for k in range(1, number):
-        sets[k].half = sets[k].gradient + hessian[0, k, sets[k].level] * sets[k].step
+        sets[k].half = sets[k].gradient + hessian[k, sets[k].level] * sets[k].step
     for k in range(1, number):
         around = sets[k].parent
         while around > 0:
-            x = hessian[0, k, sets[around].level]
+            x = hessian[k, sets[around].level]
             sets[k].half += x * sets[around].step
             sets[around].half += x * sets[k].step
             around = sets[around].parent

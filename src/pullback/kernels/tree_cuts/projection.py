@@ -21,7 +21,7 @@ Where arcs have labels, so do the columns: sparsemax runs over pairs of head and
 import numpy as np
 
 from pullback.kernels.tools import inner, kernel
-from pullback.kernels.tree_cuts.columns import lift, refresh, tilt, total
+from pullback.kernels.tree_cuts.columns import labels_of, lift, refresh, tilt, total
 from pullback.kernels.tree_cuts.dual import LIMIT, curvature, largest_penalty, minimize, newton
 from pullback.kernels.tree_cuts.laminar import (
     ARC,
@@ -59,7 +59,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     converge, or -1.
     """
     N, width = scores.shape[1:]
-    score, row, hessian = np.empty((N, width)), np.empty(width), np.empty((2, N + 2, N + 2))
+    score, row, hessian = np.empty((N, width)), np.empty(width), np.empty((N + 2, N + 2))
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
     nodes, edges = np.empty(N + 1, NODE), np.empty(2 * N * width, EDGE)
     queue, reached = np.empty(N, np.int64), np.empty(N, np.int64)
@@ -100,7 +100,7 @@ def project_backward(grad, lengths, point, sets, out, lo, hi):
     """
     N, width = grad.shape[1:]
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
-    hessian = np.empty((2, N + 2, N + 2))
+    hessian = np.empty((N + 2, N + 2))
     for b in range(lo, hi):
         if lengths[b] < 0:
             continue
@@ -117,7 +117,7 @@ def _columns(scores, n, score, words, sets, arcs, row):
     Each word having one head, what all arcs into it have in common changes nothing; without it no digits are lost.
     Returns whether every column has an answer, and whether an arc is forbidden.
     """
-    labels = score.shape[1] // len(words)
+    labels = labels_of(score, words)
     _transpose(scores, n, labels, score)
     forbidden = False
     number = np.int64(2)  # not a literal, for which Numba would compile the callee a second time
@@ -218,7 +218,7 @@ def _add_cut(n, number, score, words, sets, arcs, row, found):
 @inner
 def _finish(n, number, words, sets, arcs, hessian, point, active):
     """Write the point and the independent active sets."""
-    labels = point.shape[1] // len(words)
+    labels = labels_of(point, words)
     zero = ZERO + 1e-14 * largest_penalty(number, sets)
     for j in range(1, n + 1):
         for c in range(words[j].count):
@@ -264,7 +264,7 @@ def _unpack(n, active, words, sets):
 @inner
 def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, out):
     """Subtract from the centered columns the centered indicators of the active sets, each with its multiplier."""
-    labels = point.shape[1] // len(words)
+    labels = labels_of(point, words)
     for j in range(1, n + 1):
         words[j].count = 0
     for i in range(n + 1):

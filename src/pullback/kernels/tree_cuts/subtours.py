@@ -131,7 +131,7 @@ def next_set(n, goal, nearest_first, nodes, edges, queue, reached, settled, done
 
 @inner
 def _build(n, words, arcs, nodes, edges):
-    """The network of the arcs with positive mass between words."""
+    """The network of the arcs with positive mass between words; those that differ by their label make one edge."""
     for i in range(n + 2):
         node = nodes[i]
         node.first = 0
@@ -140,38 +140,35 @@ def _build(n, words, arcs, nodes, edges):
         node.settled = 0
         node.touched = 0
     for j in range(1, n + 1):
-        c = 0
-        while c < words[j].count:
-            mass, i, c = _together(arcs[j], words[j].count, c)
-            if mass > 0.0:
-                if i == 0:
-                    nodes[j].fed = mass
+        last = np.int64(0)
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0:
+                if arc.head == 0:
+                    nodes[j].fed += arc.mass
                 else:
-                    nodes[i].sends += mass
-                    nodes[i].first += 1
-                    nodes[j].first += 1
+                    head = nodes[arc.head]
+                    head.sends += arc.mass
+                    head.first += arc.head != last
+                    nodes[j].first += arc.head != last
+                    last = np.int64(arc.head)
     for i in range(1, n + 2):
         nodes[i].first += nodes[i - 1].first
     for j in range(1, n + 1):
-        c = 0
-        while c < words[j].count:
-            mass, i, c = _together(arcs[j], words[j].count, c)
-            if mass > 0.0 and i > 0:
-                head, modifier = nodes[i], nodes[j]
-                head.first -= 1
-                modifier.first -= 1
-                _set_edge(edges[modifier.first], i, head.first, mass)
+        last = np.int64(0)
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0 and arc.head > 0:
+                head, modifier = nodes[arc.head], nodes[j]
+                mass = arc.mass
+                if arc.head == last:
+                    mass += edges[modifier.first].mass
+                else:
+                    head.first -= 1
+                    modifier.first -= 1
+                    last = np.int64(arc.head)
+                _set_edge(edges[modifier.first], last, head.first, mass)
                 _set_edge(edges[head.first], j, modifier.first, -mass)
-
-
-@inner
-def _together(arcs, count, c):
-    """What the arcs from the head of arc c have together, whatever their labels; the head, and the next arc."""
-    mass, i = 0.0, np.int64(arcs[c].head)
-    while c < count and arcs[c].head == i:
-        mass += arcs[c].mass
-        c += 1
-    return mass, i, c
 
 
 @inner
