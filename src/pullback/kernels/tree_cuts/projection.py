@@ -100,13 +100,13 @@ def project_backward(grad, lengths, point, sets, out, lo, hi):
     """
     N, width = grad.shape[1:]
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
-    hessian = np.empty((N + 2, N + 2))
+    hessian, places = np.empty((N + 2, N + 2)), np.empty(width, np.uint32)
     for b in range(lo, hi):
         if lengths[b] < 0:
             continue
         out[b] = 0.0
         number = _unpack(lengths[b], sets[b], words, family)
-        _project_on_face(lengths[b], number, grad[b], point[b], words, family, arcs, hessian, out[b])
+        _project_on_face(lengths[b], number, grad[b], point[b], words, family, arcs, hessian, places, out[b])
     return -1
 
 
@@ -171,12 +171,13 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
                 remove(n, number, k, words, sets, arcs)
                 number -= 1
         goal = 1.0 - CUT - 1e-13 * largest_penalty(number, sets) - 2.0 * residual
-        nearest_first = number > MANY and turn % 2 == 1 and gain_of_nearest >= gain
+        nested = number > MANY + n // 8
+        nearest_first = nested and turn % 2 == 1 and gain_of_nearest >= gain
         before, violated = number, 0
         settled, done = separate(n, goal, words, arcs, nodes, edges, queue), np.int64(0)
         while not nearest_first or violated <= MANY + 2 * (number - before):
             is_violated, settled, done = next_set(
-                n, goal, nearest_first, nodes, edges, queue, reached, settled, done, found[0]
+                n, goal, not nested, nearest_first, nodes, edges, queue, reached, settled, done, found[0]
             )
             if not is_violated:
                 break
@@ -189,7 +190,7 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
             gain_of_nearest = number - before
         else:
             gain = number - before
-        if rounds > 0 and (turn + 1) % rounds == 0 and 3 * number > 2 * _freedom(n, words, arcs):
+        if rounds > 0 and nested and (turn + 1) % rounds == 0 and 3 * number > 2 * _freedom(n, words, arcs):
             return LEFT, number
     return UNSOLVED, number
 
@@ -262,21 +263,25 @@ def _unpack(n, active, words, sets):
 
 
 @inner
-def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, out):
+def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, places, out):
     """Subtract from the centered columns the centered indicators of the active sets, each with its multiplier."""
     labels = labels_of(point, words)
     for j in range(1, n + 1):
         words[j].count = 0
     for i in range(n + 1):
-        for m in range(labels, labels * (n + 1)):
-            if point[i, m] > 0.0:
-                j = m // labels if labels > 1 else m
-                arc = arcs[j, words[j].count]
-                arc.head = i
-                arc.label = m - labels * j
-                arc.mass = 1.0
-                arc.value = grad[i, m]
-                words[j].count += 1
+        filled = np.uint64(0)
+        for m in range(labels, labels * (n + 1)):  # without a branch, which the processor could only guess
+            places[filled] = m
+            filled += np.uint64(point[i, m] > 0.0)
+        for q in range(filled):
+            m = np.int64(places[q])
+            j = m // labels if labels > 1 else m
+            arc = arcs[j, words[j].count]
+            arc.head = i
+            arc.label = m - labels * j
+            arc.mass = 1.0
+            arc.value = grad[i, m]
+            words[j].count += 1
     for k in range(number):
         sets[k].gradient = 0.0
     for j in range(1, n + 1):

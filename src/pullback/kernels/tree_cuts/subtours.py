@@ -96,7 +96,7 @@ def separate(n, goal, words, arcs, nodes, edges, queue):
 
 
 @inner
-def next_set(n, goal, nearest_first, nodes, edges, queue, reached, settled, done, member):
+def next_set(n, goal, disjoint, nearest_first, nodes, edges, queue, reached, settled, done, member):
     """The next set that receives less than `goal`, in `member`: (whether there is one, words settled, words done).
 
     None is missed if there is any.  The set is that of least inflow around some word, which counts as settled from
@@ -122,7 +122,7 @@ def next_set(n, goal, nearest_first, nodes, edges, queue, reached, settled, done
     for q in range(filled):
         member[reached[q]] = True
     _peel(reached[:filled], nodes, edges, member)
-    if flow < BLIND:
+    if disjoint or flow < BLIND:
         for q in range(filled):
             if member[reached[q]] and not nodes[reached[q]].settled:
                 settled = _settle(reached[q], nodes, queue, settled)
