@@ -231,18 +231,19 @@ def test_violated_sets_are_found_exactly_when_there_are_some():
         point[:, 1:] /= point[:, 1:].sum(0)
         words["count"] = n + 1
         arcs_into["head"], arcs_into["mass"] = np.arange(n + 1), point.T
-        for nearest_first in (False, True):
+        for disjoint, nearest_first in itertools.product((False, True), repeat=2):
             sets = []
             settled, done = subtours.separate(n, 1 - 1e-9, words, arcs_into, nodes, edges, queue), 0
             while True:
                 there_is, settled, done = subtours.next_set(
-                    n, 1 - 1e-9, nearest_first, nodes, edges, queue, reached, settled, done, member
+                    n, 1 - 1e-9, disjoint, nearest_first, nodes, edges, queue, reached, settled, done, member
                 )
                 if not there_is:
                     break
                 sets.append(tuple(np.flatnonzero(member).tolist()))
             assert all(inflow(point, list(members)) < 1 for members in sets)
             assert len(sets) <= n
+            assert not disjoint or len({j for members in sets for j in members}) == sum(map(len, sets))
             answers.add(len(sets) > 0)
             assert (len(sets) > 0) == any(inflow(point, members) < 1 - 1e-9 for members in subsets(n))
     assert answers == {False, True}

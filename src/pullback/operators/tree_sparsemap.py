@@ -6,7 +6,7 @@ method, where few of them are expected to mix, the face is spanned by trees.
 The cost of cuts hardly depends on how many trees mix, that of trees on little else.  Where scores are peaked, up to a
 dozen trees mix, and going by them is up to twice as fast (`benchmarks`, trees.peaked and trees.parser).  They may also
 mix although many arcs compete: where nearly as many sets are tight.  So cuts that become many make way for trees, and
-trees that turn out many for cuts.
+trees that turn out many for cuts.  With labels a tree costs more, and cuts come first however peaked the scores.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,10 @@ _ROUNDS_OF_CUTS = 8
 _NO_LIMIT = 0
 
 
-def _operator(name: str, inputs: str, parts: str, mixture: Any, mixture_backward: Any) -> Callable[..., Any]:
-    """The operator `name`, from the kernels of the active set; cuts know labels, of which there may be one."""
+def _operator(
+    name: str, inputs: str, parts: str, few_rivals: int, mixture: Any, mixture_backward: Any
+) -> Callable[..., Any]:
+    """The operator `name`, which begins with trees where rivals are few, from the kernels of the active set."""
 
     def by_trees(
         scores: Array, few: Array, numbers: tuple[Any, ...], found: tuple[Array, ...], lo: int, hi: int
@@ -57,14 +59,14 @@ def _operator(name: str, inputs: str, parts: str, mixture: Any, mixture_backward
         def by_cuts(rounds: int) -> int:
             return kernels.tree_cuts.project(arcs, many, single_root, rounds, masses, sets, left, lo, hi)
 
-        limits = (_FEW_RIVALS, _FEW_PER_WORD)
+        limits = (few_rivals, _FEW_PER_WORD)
         if kernels.tree_cuts.split_by_rivals(arcs, lengths, *limits, few, many, lo, hi) > 0:
             report = by_trees(scores, few, numbers, found, lo, hi)
             if report != -1:
                 return report
             many[lo:hi] = np.where(size > 0, -1, lengths)[lo:hi]
-        if (many[lo:hi] < 0).all():
-            return -1
+            if (many[lo:hi] < 0).all():
+                return -1
         report = by_cuts(_ROUNDS_OF_CUTS)
         if report != -1 or not left[lo:hi].any():
             return report
@@ -102,7 +104,14 @@ def _by_head(array: Array) -> Array:
     return array if array.ndim == 3 else array.reshape(*array.shape[:2], -1)
 
 
-project = _operator("tree_sparsemap", trees.INPUTS, "n, n", kernels.trees.mixture, kernels.trees.mixture_backward)
+project = _operator(
+    "tree_sparsemap",
+    trees.INPUTS,
+    "n, n",
+    _FEW_RIVALS,
+    kernels.trees.mixture,
+    kernels.trees.mixture_backward,
+)
 """The nearest mixture of non-projective trees, and its face.
 
 By cuts, with the active sets as bits; or by trees, with their number, which is 0 where it went by cuts.  The tolerance
@@ -113,6 +122,7 @@ project_labelled = _operator(
     "labelled_tree_sparsemap",
     labelled_trees.INPUTS,
     "n, n, t",
+    0,  # never few
     kernels.trees.labelled_mixture,
     kernels.trees.labelled_mixture_backward,
 )

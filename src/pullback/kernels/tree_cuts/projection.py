@@ -42,7 +42,7 @@ CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
 STEPS = 2  # of the dual before looking for more sets
 SOLVED, LEFT, UNSOLVED = 0, 1, 2
-MANY = 8  # sets: from then on they may be deeply nested
+MANY, PER_WORD = 8, 0.125  # more sets than this together are deeply nested
 
 
 @kernel
@@ -50,11 +50,11 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     """The nearest mixture of trees of each instance, and its face: the sets of words that receive exactly 1.
 
     scores and point (batch, N, N·t): entry [i, j·t + l] is the arc from head i to word j with label l; node 0 is the
-    root.  Arcs to the root and from a word to itself are never read.  lengths (batch,): the number of words, at most N − 1; below 0 the instance is skipped.  sets (batch, N,
-    ⌈N/64⌉) int64: each row holds a set, word j as bit j mod 64 of entry j div 64; larger sets come first, rows of zeros
-    last.  The sets are nested or disjoint and independent, hence no more than the words.  With the support of the point
-    they are all that the backward needs.  rounds: after so many, an instance where few trees seem to mix is left, which
-    `left` (batch,) tells; none is if it is 0.
+    root.  Arcs to the root and from a word to itself are never read.  lengths (batch,): the number of words, at most N
+    − 1; below 0 the instance is skipped.  sets (batch, N, ⌈N/64⌉) int64: each row holds a set, word j as bit j mod 64
+    of entry j div 64; larger sets come first, rows of zeros last.  The sets are nested or disjoint and independent,
+    hence no more than the words.  With the support of the point they are all that the backward needs.  rounds: after so
+    many, an instance where few trees seem to mix is left, which `left` (batch,) tells; none is if it is 0.
     Returns the first instance without a tree or with a score of NaN or +∞, -2 - b if the search on instance b did not
     converge, or -1.
     """
@@ -156,8 +156,9 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
-    twice its residual count.  The dimension of the face is what the sets leave of the freedom of the columns; after
-    each `rounds` turns the instance is left if that is less than a third.  Returns the outcome and the number of sets.
+    twice its residual count.  Once there are many sets, they are nested, and nested ones are looked for.  The dimension
+    of the face is what the sets leave of the freedom of the columns; if that is less than a third and there are many,
+    the instance is left after each `rounds` turns.  Returns the outcome and the number of sets.
     """
     patience = steps
     number = np.int64(2)
@@ -171,7 +172,7 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
                 remove(n, number, k, words, sets, arcs)
                 number -= 1
         goal = 1.0 - CUT - 1e-13 * largest_penalty(number, sets) - 2.0 * residual
-        nested = number > MANY + n // 8
+        nested = number > MANY + PER_WORD * n
         nearest_first = nested and turn % 2 == 1 and gain_of_nearest >= gain
         before, violated = number, 0
         settled, done = separate(n, goal, words, arcs, nodes, edges, queue), np.int64(0)

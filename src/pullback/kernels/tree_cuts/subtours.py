@@ -100,8 +100,9 @@ def next_set(n, goal, disjoint, nearest_first, nodes, edges, queue, reached, set
     """The next set that receives less than `goal`, in `member`: (whether there is one, words settled, words done).
 
     None is missed if there is any.  The set is that of least inflow around some word, which counts as settled from
-    then on: further sets do not contain it, but may be nested in this one.  They may not if it receives nothing, for
-    then the dual has no curvature in its multiplier, and one after the other is found more easily.
+    then on: further sets do not contain it, but may be nested in this one.  They may not if sets are to be disjoint,
+    which takes fewer flows; nor if it receives nothing, for then the dual has no curvature in its multiplier, and one
+    after the other is found more easily.
 
     Few words need a flow, by Dinic's method; the others cost O(arcs) together.  nearest_first: begin with words that
     the root feeds, which takes more flows, but where sets are deeply nested finds the outer ones before the inner.
