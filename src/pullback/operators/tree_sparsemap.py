@@ -37,10 +37,11 @@ def _operator(
     ) -> int:
         """Writes points and trees of those of the `few` that mix few trees; the others get a size of 0."""
         single_root, tolerance = numbers
-        _, kept, size = found
+        point, kept, size = found
         gap, _, report = nearest(
-            mixture, scores, few, (single_root,), *found, lo, hi, tolerance=tolerance, rounds=_ROUNDS_OF_TREES
-        )
+            mixture, scores, few, (single_root,), point, kept, size, lo, hi,
+            tolerance=tolerance, rounds=_ROUNDS_OF_TREES,
+        )  # fmt: skip
         failed = (few >= 0) & ((size > _FEW_TREES) | (gap > max(GAP_OF_POINT, tolerance)))
         failed[:lo] = failed[hi:] = False
         if failed.any():
