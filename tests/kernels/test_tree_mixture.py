@@ -153,8 +153,8 @@ def test_the_point_is_that_of_a_quadratic_program_over_all_trees(projective, sin
 def test_trees_and_cuts_lead_to_the_same_point(single_root, kind):
     for n in (6, 25):
         scores, lengths = batch(np.random.default_rng(n), n, 3, kind), np.full(3, n)
-        by_cuts, sets = np.empty_like(scores), np.empty((3, n + 1, 1), np.int64)
-        assert tree_projection.project(scores, lengths, single_root, by_cuts, sets, 0, 3) == -1
+        by_cuts, sets, left = np.empty_like(scores), np.empty((3, n + 1, 1), np.int64), np.empty(3, bool)
+        assert tree_projection.project(scores, lengths, single_root, 0, by_cuts, sets, left, 0, 3) == -1
         by_trees, *_ = project(scores, lengths, False, single_root, 1e-10)
         np.testing.assert_allclose(by_trees, by_cuts, rtol=0, atol=1e-8 * max(map(magnitude, scores)))
 

@@ -16,7 +16,9 @@ def project(scores, single_root=False, lengths=None):
     lengths = np.full(batch, nodes - 1) if lengths is None else np.asarray(lengths)
     point = np.full(scores.shape, np.nan, scores.dtype)
     sets = np.full((batch, nodes, (nodes + 63) // 64), -1)
-    assert tree_projection.project(scores, lengths, single_root, point, sets, 0, batch) == -1
+    left = np.ones(batch, bool)
+    assert tree_projection.project(scores, lengths, single_root, 0, point, sets, left, 0, batch) == -1
+    assert not left.any()
     return point, sets
 
 
@@ -160,8 +162,8 @@ def test_other_instances_are_left_alone():
     scores = np.random.default_rng(4).normal(size=(4, 7, 7))
     everything, faces = project(scores)
     point, sets, out = np.full(scores.shape, 7.0), np.full((4, 7, 1), 7), np.full(scores.shape, 7.0)
-    lengths = np.full(4, 6)
-    assert tree_projection.project(scores, lengths, False, point, sets, 1, 3) == -1
+    lengths, left = np.full(4, 6), np.empty(4, bool)
+    assert tree_projection.project(scores, lengths, False, 0, point, sets, left, 1, 3) == -1
     assert tree_projection.project_backward(scores, lengths, everything, faces, out, 1, 3) == -1
     assert np.array_equal(point[1:3], everything[1:3]) and np.array_equal(sets[1:3], faces[1:3])
     for array in (point, sets, out):
@@ -172,7 +174,8 @@ def test_an_instance_without_a_tree_is_named():
     point, sets, lengths = np.empty((3, 5, 5)), np.empty((3, 5, 1), np.int64), np.full(3, 4)
 
     def first_refused(scores, single_root):
-        return tree_projection.project(scores, lengths, single_root, point, sets, 0, 3)
+        found = (point, sets, np.empty(3, bool))
+        return tree_projection.project(scores, lengths, single_root, 0, *found, 0, 3)
 
     unreachable = np.zeros((3, 5, 5))
     unreachable[1, :3, 3:] = -np.inf  # words 3 and 4 hear only from each other
@@ -218,7 +221,7 @@ def test_violated_sets_are_found_exactly_when_there_are_some():
     n = 7
     words, arcs_into = np.zeros(n + 1, laminar.WORD), np.zeros((n + 1, n + 1), laminar.ARC)
     nodes, edges = np.zeros(n + 2, subtours.NODE), np.zeros(2 * (n + 1) ** 2, subtours.EDGE)
-    queue, reached, found = np.zeros(n + 1, int), np.zeros(n + 1, int), np.zeros((n + 1, n + 1), bool)
+    queue, reached, member = np.zeros(n + 1, int), np.zeros(n + 1, int), np.zeros(n + 1, bool)
     answers = set()
     for _ in range(200):
         point = rng.random((n + 1, n + 1)) ** rng.choice([1, 4]) * (rng.random((n + 1, n + 1)) < 0.5)
@@ -228,12 +231,21 @@ def test_violated_sets_are_found_exactly_when_there_are_some():
         point[:, 1:] /= point[:, 1:].sum(0)
         words["count"] = n + 1
         arcs_into["head"], arcs_into["mass"] = np.arange(n + 1), point.T
-        number = subtours.separate(n, 1 - 1e-9, words, arcs_into, nodes, edges, queue, reached, found)
-        sets = [np.flatnonzero(row).tolist() for row in found[:number]]
-        assert all(inflow(point, members) < 1 for members in sets)
-        assert len(set().union(*sets)) == sum(map(len, sets))
-        answers.add(number > 0)
-        assert (number > 0) == any(inflow(point, members) < 1 - 1e-9 for members in subsets(n))
+        for disjoint, nearest_first in itertools.product((False, True), repeat=2):
+            sets = []
+            settled, done = subtours.separate(n, 1 - 1e-9, words, arcs_into, nodes, edges, queue), 0
+            while True:
+                there_is, settled, done = subtours.next_set(
+                    n, 1 - 1e-9, disjoint, nearest_first, nodes, edges, queue, reached, settled, done, member
+                )
+                if not there_is:
+                    break
+                sets.append(tuple(np.flatnonzero(member).tolist()))
+            assert all(inflow(point, list(members)) < 1 for members in sets)
+            assert len(sets) <= n
+            assert not disjoint or len({j for members in sets for j in members}) == sum(map(len, sets))
+            answers.add(len(sets) > 0)
+            assert (len(sets) > 0) == any(inflow(point, members) < 1 - 1e-9 for members in subsets(n))
     assert answers == {False, True}
 
 

@@ -5,7 +5,8 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
-from pullback.operators import tree_sparsemap
+from pullback.operators import labelled_trees, tree_sparsemap
+from pullback.operators import trees as tree_operators
 
 KINDS = pytest.mark.parametrize(
     ("projective", "single_root"),
@@ -100,7 +101,7 @@ def test_peaked_examples_go_by_trees_and_flat_ones_by_cuts_to_the_same_points(si
     weights = torch.randn(6, 13, 13, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
     def both():
-        point, _, _, count = tree_sparsemap.project(scores, WORDS, single_root)
+        point, _, _, count = tree_sparsemap.project(scores, WORDS, single_root, 0.0)
         (gradient,) = torch.autograd.grad((point * weights).sum(), scores)
         return count, point, gradient
 
@@ -146,3 +147,49 @@ def test_a_large_price_that_all_trees_pay_does_not_blur_the_face(projective, pen
         answers.append((point, *torch.autograd.grad((point * weight).sum(), given)))
     for found, expected in zip(*answers):
         assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def certified_gap(trees, scores, point):
+    slope = trees.forbid(scores) - point
+    better = trees.argmax(slope) - point
+    return torch.where(better == 0, 0, slope * better).flatten(1).sum(-1).max()
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("shifts", [(1, -1), (3, -3), (1, -1, 2, -2), (1,)], ids=str)
+@pytest.mark.parametrize("magnitude", [1.0, 5.0, 100.0])
+def test_rings_of_rivals_which_make_nearly_every_set_tight_are_projected_exactly(single_root, shifts, magnitude):
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(3, 41, 41, generator=generator, dtype=torch.float64)
+    ring = magnitude * sum(torch.eye(41, dtype=torch.float64).roll(shift, 1) for shift in shifts)
+    scores = ring + torch.tensor([0.0, 0.01, 0.1], dtype=torch.float64)[:, None, None] * noise
+    trees = pb.DependencyTree(single_root=single_root)
+    point = trees.sparsemap(scores)
+    assert certified_gap(trees, scores, point) < 1e-12 * magnitude * 40
+    start = torch.empty(3, 0, 41, dtype=torch.int32)
+    mixed = tree_operators.trees.mixture(scores, None, single_root, start, 1e-13, 10_000, 400)[0]
+    assert_close(point, mixed, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("scale", [0.0, 0.1, 0.5, 2.0, 10.0])
+@pytest.mark.parametrize(("words", "labels"), [(2, 5), (4, 3), (9, 2)])
+def test_cuts_of_labelled_trees_reach_the_point_of_their_active_set(single_root, scale, words, labels):
+    generator = torch.Generator().manual_seed(words)
+    scores = scale * torch.randn(16, words + 1, words + 1, labels, generator=generator, dtype=torch.float64)
+    scores[::4, 1:, :, 0] = -torch.inf
+    lengths = torch.arange(16) % words + 1
+    trees = pb.DependencyTree(lengths, single_root=single_root, labelled=True)
+    point = trees.sparsemap(scores)
+    assert certified_gap(trees, scores, point) < 1e-12 * max(1.0, scale)
+    start = torch.empty(16, 0, words + 1, dtype=torch.int32)
+    mixed = labelled_trees.trees.mixture(scores, lengths, single_root, start, 1e-13, 10_000, 400)[0]
+    assert_close(point, mixed, atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+def test_labelled_trees_are_differentiated_on_their_face(single_root):
+    generator = torch.Generator().manual_seed(3)
+    scores = 0.3 * torch.randn(4, 5, 5, 3, generator=generator, dtype=torch.float64)
+    trees = pb.DependencyTree(single_root=single_root, labelled=True)
+    assert torch.autograd.gradcheck(trees.sparsemap, scores.requires_grad_(), eps=1e-7, atol=1e-6)

@@ -60,15 +60,18 @@ def mixture(kernel: Kernel) -> Kernel:
         found = (point, parts, probabilities, size, gap, iterations)
         report = kernel(scores, lengths, tuple(numbers), start, tolerance, rounds, *found, lo, hi)
         if report == -1:
-            converged[lo:hi] = _are_certified(scores[lo:hi], parts[lo:hi], size[lo:hi], gap[lo:hi])
+            converged[lo:hi] = _are_certified(scores[lo:hi], parts[lo:hi], size[lo:hi], gap[lo:hi], tolerance)
         return report
 
     return run
 
 
-def _are_certified(scores: Array, parts: Array, size: Array, gap: Array) -> Array:
-    """Whether gaps are as small as rounding allows, given how far apart the scores are that compete for a slot."""
-    certified: Array = gap <= 1e-9
+def _are_certified(scores: Array, parts: Array, size: Array, gap: Array, tolerance: float) -> Array:
+    """Whether gaps are within the tolerance, or as small as rounding allows.
+
+    That depends on how far apart the scores are that compete for a slot.
+    """
+    certified: Array = gap <= max(1e-9, tolerance)
     for b in np.flatnonzero(~certified):
         mixed = parts[b, : size[b]]
         used = np.where(mixed >= 0, scores[b].reshape(-1)[mixed], 0).astype(np.float64)
@@ -219,14 +222,18 @@ def nearest(
     hi: int,
     *,
     start: Array | None = None,
+    tolerance: float = 0.0,
     rounds: int = MAX_ITERATIONS,
 ) -> tuple[Array, Array, int]:
-    """Runs the active-set method: (gaps, whether they are as small as rounding allows, report)."""
+    """Runs the active-set method: (gaps, whether they are small enough, report).
+
+    tolerance: the gap that is small enough; as small as rounding allows if it is 0.
+    """
     batch, most, slots = parts.shape
     start = np.empty((batch, 0, slots), np.int32) if start is None else start
     probabilities = np.empty((batch, most), scores.dtype)
     gap, iterations, converged = np.empty(batch), np.empty(batch, np.int64), np.ones(batch, np.bool_)
-    limits = (GAP_OF_DERIVATIVE, rounds, most)
+    limits = (max(GAP_OF_DERIVATIVE, tolerance), rounds, most)
     found = (point, parts, probabilities, size, gap, iterations, converged)
     report = mixture(kernel)(scores, lengths, *numbers, start, *limits, *found, lo, hi)
     return gap, converged, report

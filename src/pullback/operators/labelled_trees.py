@@ -130,6 +130,8 @@ def _best_work(scores: Array, *_: Any) -> float:
     return float(n * n * (4 + t))
 
 
-_FAMILY: dict[str, Any] = {"inputs": INPUTS, "parts": "n, n, t", "work": _work, "capacity": "32 * n", **OPTIONS}
+_FAMILY: dict[str, Any] = {"inputs": INPUTS, "parts": "n, n, t", "work": _work, **OPTIONS}
 trees = family("labelled_tree", kernels=_WithLabels(kernels.trees), best=_best_work, **_FAMILY)
-projective_trees = family("labelled_projective_tree", kernels=_WithLabels(kernels.projective_trees), **_FAMILY)
+projective_trees = family(
+    "labelled_projective_tree", kernels=_WithLabels(kernels.projective_trees), capacity="32 * n", **_FAMILY
+)

@@ -64,12 +64,13 @@ class DependencyTree(Compiled):
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`.
 
-        By cuts, or by the active-set method when projective, labelled or peaked.  Flat scores of projective trees go by
-        their chart.
+        By cuts, or by the active-set method when projective or peaked.  Flat scores of projective trees go by their
+        chart.
         """
-        if self.projective or self.labelled:
+        if self.projective:
             return super().sparsemap(scores)
-        return tree_sparsemap.project(*self._prepare(scores), self.single_root)[0]
+        project = tree_sparsemap.project_labelled if self.labelled else tree_sparsemap.project
+        return project(*self._prepare(scores), self.single_root, 0.0)[0]
 
     def marginals(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)

@@ -3,7 +3,8 @@
 The arcs into word j get the masses sparsemax(s_j − penalty_j), where the penalty of an arc is a number of the set it
 belongs to (see `laminar`).  Few arcs have mass, and few others can get some when the penalties change a little: these
 are the candidates of the word.  They stay complete until the penalties have changed by more than its `slack`.
-Values are relative to the column's largest, since sparsemax ignores a common shift.
+Values are relative to the column's largest, since sparsemax ignores a common shift.  With t labels there are t arcs
+from each head: entry i·t + l of a column is the arc from head i with label l.
 """
 
 import numpy as np
@@ -18,23 +19,25 @@ MARGIN = 1.0  # the least slack of a new list, divided by the size of the suppor
 def split_by_rivals(scores, lengths, most, per_word, few, many, lo, hi):
     """Splits the instances by their rivals: arcs that come within 1 of the best into the same word, not counting those.
 
-    few, many (batch,): the length in one of them, -1 in the other; few are fewer than `most`, and than `per_word` n.
-    No arc but the best and their rivals has mass before there are cuts, and about as many trees mix.  Returns how many
-    instances have few.
+    scores as for `project`.  few, many (batch,): the length in one of them, -1 in the other; few are fewer than `most`,
+    and than `per_word` n.  No arc but the best and their rivals has mass before there are cuts, and about as many trees
+    mix.  Returns how many instances have few.
     """
-    total = 0
+    total, labels = 0, scores.shape[2] // scores.shape[1]
     for b in range(lo, hi):
         n = lengths[b]
         limit = min(most, per_word * n)
         rivals = 0
         for j in range(1, n + 1):
             best = -np.inf
-            for i in range(n + 1):
-                if i != j and scores[b, i, j] > best:
-                    best = scores[b, i, j]
+            for m in range(labels * j, labels * (j + 1)):
+                for i in range(n + 1):
+                    if i != j and scores[b, i, m] > best:
+                        best = scores[b, i, m]
             rivals -= 1
-            for i in range(n + 1):
-                rivals += i != j and scores[b, i, j] > best - 1.0
+            for m in range(labels * j, labels * (j + 1)):
+                for i in range(n + 1):
+                    rivals += i != j and scores[b, i, m] > best - 1.0
             if rivals >= limit:
                 break
         few[b], many[b] = (n, -1) if rivals < limit else (-1, n)
@@ -43,36 +46,53 @@ def split_by_rivals(scores, lengths, most, per_word, few, many, lo, hi):
 
 
 @inner
+def labels_of(score, words):
+    """How many labels an arc may have.  Often 1, and then a division for every column would be felt."""
+    nodes, width = len(words), score.shape[1]
+    return width // nodes if width > nodes else 1
+
+
+@inner
 def refresh(j, n, number, margin, score, words, sets, arcs, row):
-    """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(n).
+    """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(nt).
 
     Also sets their masses; `row` becomes the values of all arcs, the best being 0.  False if there is no candidate.
     """
+    labels = labels_of(score, words)
+    size = labels * (n + 1)
     meet(j, number, words, sets)
-    for i in range(n + 1):
-        row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
-    top = _maximum(row, n + 1)
+    if labels == 1:  # a loop of length 1 inside the other would cost more than its body
+        for i in range(n + 1):
+            row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
+    else:
+        for i in range(n + 1):
+            penalty = sets[sets[words[i].home].meet].penalty
+            for m in range(labels * i, labels * (i + 1)):
+                row[m] = score[j, m] - penalty
+    top = _maximum(row, size)
     if not (top > -np.inf and top < np.inf):
         return False
-    for i in range(n + 1):
-        row[i] -= top
+    for m in range(size):
+        row[m] -= top
     t = -1.0  # Michelot: a lower bound of the threshold that rises
     before = np.inf
     while True:
-        excess, above = _excess(row, n + 1, t)
+        excess, above = _excess(row, size, t)
         t += (excess - 1.0) / above
         if above < 16.0 or above > 0.7 * before:
             break
         before = above
     margin += MARGIN / above
     c = 0
-    for i in range(n + 1):
-        if row[i] > t - margin:
+    for m in range(size):
+        if row[m] > t - margin:
+            i = m // labels if labels > 1 else m
             arc = arcs[j, c]
             arc.head = i
+            arc.label = m - labels * i
             arc.set = sets[words[i].home].meet
-            arc.value = row[i]
-            arc.mass = row[i]
+            arc.value = row[m]
+            arc.mass = row[m]
             c += 1
     word = words[j]
     word.count = c
@@ -194,6 +214,7 @@ def lift(n, number, place, score, words, sets, arcs, row):
     Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
     reaches the distance from the threshold to the best arc from outside.
     """
+    labels = labels_of(score, words)
     entry = np.inf
     for j in range(1, n + 1):
         if contains(place, j, words, sets):
@@ -201,7 +222,8 @@ def lift(n, number, place, score, words, sets, arcs, row):
             best = -np.inf
             for i in range(n + 1):
                 if sets[words[i].home].meet < place:
-                    best = max(best, row[i])
+                    for l in range(labels):
+                        best = max(best, row[labels * i + l])
             words[j].spread = words[j].threshold - best
             entry = min(entry, words[j].spread)
     sets[place].multiplier = entry + 1.0

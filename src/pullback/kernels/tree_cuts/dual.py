@@ -25,6 +25,8 @@ from pullback.kernels.tree_cuts.laminar import penalize
 SOLVED = 1e-11  # the residual at which the dual counts as solved
 ACCURACY = 0.1  # the part of its slope that a line search may leave
 LIMIT = 20_000  # steps; four will do unless scores are far apart
+TRIALS = 20  # of which multipliers a step brings to 0; five will do
+PERIOD = 8  # steps, of which one changes a single multiplier
 DAMPING = 0.95  # a step exactly onto a kink would leave the next Hessian with one of its sides
 
 
@@ -56,10 +58,18 @@ def gradient(n, number, words, sets, arcs):
 
 @inner
 def curvature(n, number, words, sets, arcs, hessian):
-    """The Hessian: first by the sets that arcs belong to, then summed over subtrees.  O(arcs + sets²)."""
-    for k in range(number):
+    """The Hessian: for S inside T, H[S, T] = Σ_j |A_j ∩ S| |A_j ∖ T| / |A_j|; 0 for disjoint sets.
+
+    O(arcs + sets depth).  Row k of hessian belongs to set k, its columns to the sets around it by their level, k
+    itself at the end.  Arcs into the same word belong to nested sets.  Each pair of them counts first where S is the
+    inner set and T the one just inside the outer set; then sums are taken outwards, over T and over S.
+    """
+    for k in range(1, number):
+        sets[k].level = sets[sets[k].parent].level + 1 if k > 1 else 0
         sets[k].shared = 0
-        hessian[k, :number] = 0.0
+        for q in range(sets[k].level + 1):
+            hessian[k, q] = 0.0
+    sets[0].shared = 0
     for j in range(1, n + 1):
         support = 0
         different = 0
@@ -73,59 +83,62 @@ def curvature(n, number, words, sets, arcs, hessian):
                 support += 1
         for p in range(different if different > 1 else 0):
             k = sets[p].listed
-            shared = sets[k].shared
-            hessian[k, k] += shared
             for q in range(different):
                 l = sets[q].listed
-                hessian[k, l] -= shared * sets[l].shared / support
+                if l < k:
+                    hessian[k, sets[l].level + 1 if l > 0 else 0] += sets[k].shared * sets[l].shared / support
         for p in range(different):
             sets[sets[p].listed].shared = 0
+    for k in range(1, number):
+        for q in range(sets[k].level):
+            hessian[k, q + 1] += hessian[k, q]
     for k in range(number - 1, 1, -1):
-        for l in range(1, number):
-            hessian[sets[k].parent, l] += hessian[k, l]
-    for k in range(number - 1, 1, -1):
-        for l in range(1, number):
-            hessian[l, sets[k].parent] += hessian[l, k]
+        parent = sets[k].parent
+        for q in range(sets[k].level):
+            hessian[parent, q] += hessian[k, q]
 
 
 @inner
 def newton(number, sets, hessian):
-    """The step −H⁻¹ gradient over the free sets, 0 elsewhere, by Cholesky in the lower half of `hessian`.
+    """The step −H⁻¹ gradient over the free sets; the others have steps already.  O(sets depth²).
 
-    A zero pivot becomes 1: a flat direction is still descended, and a set that depends on others keeps its multiplier
-    if it agrees with them.  Such sets are marked by free = 2.
+    Sets are eliminated from the inside.  As disjoint sets have nothing in common, that changes only rows of the sets
+    around.  A zero pivot becomes 1: a flat direction is still descended, and a set that depends on others keeps its
+    multiplier if it agrees with them.  Such sets are marked by free = 2.
     """
+    work = hessian[::-1, ::-1]  # a copy of the Hessian, which fills less than half of its matrix, in the other half
     for k in range(1, number):
-        row = sets[k]
-        if not row.free:
-            continue
-        half = -row.gradient
-        pivot = hessian[k, k]
-        for l in range(1, k):
-            column = sets[l]
-            if column.free:
-                x = hessian[l, k]
-                for m in range(1, l):
-                    if sets[m].free:
-                        x -= hessian[k, m] * hessian[l, m]
-                x /= column.pivot
-                hessian[k, l] = x
-                half -= x * column.half
-                pivot -= x * x
-        row.free = 1
-        if pivot < 1e-9 * (1.0 + hessian[k, k]):
-            row.free = 2
-            pivot = 1.0
-        row.pivot = np.sqrt(pivot)
-        row.half = half / row.pivot
+        sets[k].half = -sets[k].gradient
+        for q in range(sets[k].level + 1):
+            work[k, q] = hessian[k, q]
     for k in range(number - 1, 0, -1):
-        row = sets[k]
-        row.step = 0.0
-        if row.free:
-            row.step = row.half / row.pivot
-            for l in range(1, k):
-                if sets[l].free:
-                    sets[l].half -= hessian[k, l] * row.step
+        one = sets[k]
+        row = work[k]
+        if one.free:
+            one.free = 1
+            one.pivot = row[one.level]
+            if one.pivot < 1e-9 * (1.0 + hessian[k, one.level]):
+                one.free = 2
+                one.pivot = 1.0
+        around = one.parent
+        while around > 0:
+            level = sets[around].level
+            if one.free:
+                share = row[level] / one.pivot
+                sets[around].half -= share * one.half
+                for q in range(level + 1):
+                    work[around, q] -= share * row[q]
+            else:
+                sets[around].half -= row[level] * one.step
+            around = sets[around].parent
+    for k in range(1, number):
+        one = sets[k]
+        if one.free:
+            around = one.parent
+            while around > 0:
+                one.half -= work[k, sets[around].level] * sets[around].step
+                around = sets[around].parent
+            one.step = one.half / one.pivot
 
 
 @inner
@@ -134,7 +147,8 @@ def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
 
     0 means solved to the precision that the penalties allow.  Stops after `steps` steps if the residual is below ¼.
     A Newton step that round-off keeps from leading down is replaced by one that changes the worst multiplier alone,
-    which always does.  ∞ means that no end was found.
+    which always does; so is every 8th step, since flat directions may hold each other up.  ∞ means that no end was
+    found.
     """
     for step in range(LIMIT):
         gradient(n, number, words, sets, arcs)
@@ -145,8 +159,8 @@ def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
         if step >= steps and residual < 0.25:
             return residual
         curvature(n, number, words, sets, arcs, hessian)
-        _direction(number, sets, hessian)
-        if not _slope(number, sets) < 0.0:
+        _direction(number, tolerance, sets, hessian)
+        if step % PERIOD == PERIOD - 1 or not _slope(number, sets) < 0.0:
             for k in range(1, number):
                 sets[k].step = -sets[k].gradient if k == worst else 0.0
         _line_search(n, number, score, words, sets, arcs, row)
@@ -190,24 +204,54 @@ def _choose_free(number, tolerance, sets):
 
 
 @inner
-def _direction(number, sets, hessian):
-    """Newton's step; a multiplier at 0 that it would make negative is taken out and the step computed again."""
-    while True:
-        newton(number, sets, hessian)
-        free = blocked = worst = 0
+def _direction(number, tolerance, sets, hessian):
+    """The step to the minimum of the quadratic model over multipliers that are not negative.
+
+    By a primal-dual active set, which ends after a few trials: multipliers that would become negative go to 0, and
+    those that would go to 0 while their slope is negative are free again.  If it does not end, the line search stops
+    where a multiplier is 0.  Reference: Hintermüller, Ito and Kunisch (2003).
+
+    Where the model is flat its minimum tells nothing, and the line search has to go far.  There only multipliers that
+    are 0 and would become negative are taken out.
+    """
+    for k in range(1, number):
+        sets[k].step = 0.0
+    newton(number, sets, hessian)
+    is_flat = False
+    for k in range(1, number):
+        is_flat |= sets[k].free == 2
+    for _ in range(TRIALS):
+        changed = False
+        if not is_flat:
+            _slopes_of_model(number, sets, hessian)
         for k in range(1, number):
             one = sets[k]
             if one.free:
-                free += 1
-                if worst == 0 or one.gradient < sets[worst].gradient:
-                    worst = k
-                if one.step < 0.0 and one.multiplier == 0.0 and not one.equality:
+                least = -one.multiplier if not is_flat or one.multiplier == 0.0 else -np.inf
+                if one.step < least and not one.equality:
                     one.free = 0
-                    blocked += 1
-        if blocked == 0:
+                    one.step = least
+                    changed = True
+            elif not is_flat and one.half < -tolerance:
+                one.free = 1
+                changed = True
+        if not changed:
             return
-        if blocked == free:
-            sets[worst].free = 1
+        newton(number, sets, hessian)
+
+
+@inner
+def _slopes_of_model(number, sets, hessian):
+    """The gradient at the end of the step if the Hessian stayed as it is, in `half`."""
+    for k in range(1, number):
+        sets[k].half = sets[k].gradient + hessian[k, sets[k].level] * sets[k].step
+    for k in range(1, number):
+        around = sets[k].parent
+        while around > 0:
+            x = hessian[k, sets[around].level]
+            sets[k].half += x * sets[around].step
+            sets[around].half += x * sets[k].step
+            around = sets[around].parent
 
 
 @inner

@@ -4,7 +4,8 @@ The family is known by the parent of each set and the *home* of each word, the s
 numbered by decreasing size: parents come before their children.  Set 1 holds all words and is always there; set 0
 stands for "no set" and is the home of the root, node 0.
 
-An arc belongs to the smallest set that contains both its ends, and thereby to all sets around that one.
+An arc belongs to the smallest set that contains both its ends, and thereby to all sets around that one.  With labels
+there are several arcs from a head to a word; sets ask for nothing but the ends.
 
 A violated set can be made to fit the family if the sets of the family are tight (receive exactly 1): inflow is
 submodular, inflow(S ∩ T) + inflow(S ∪ T) ≤ inflow(S) + inflow(T), so where T crosses S the intersection or the union
@@ -20,6 +21,7 @@ SET = np.dtype(
     [
         ("parent", np.uint32),
         ("size", np.int64),
+        ("level", np.uint32),  # how many sets are around it
         ("shared", np.uint32),  # words in common with some other set; arcs in a support
         ("listed", np.uint32),  # a list of sets
         ("meet", np.uint32),  # the smallest set around this one that contains some word
@@ -50,8 +52,9 @@ WORD = np.dtype(
 )
 ARC = np.dtype(
     [
-        ("head", np.uint32),
-        ("set", np.uint32),
+        ("head", np.uint16),  # short, so that an arc is 32 bytes
+        ("set", np.uint16),
+        ("label", np.uint32),
         ("value", np.float64),  # score less penalty, relative to the largest
         ("slope", np.float64),  # of the value along the present step
         ("mass", np.float64),
@@ -145,7 +148,7 @@ def uncross(n, number, member, words, sets, arcs, union):
         if received_by_union < received:
             for j in range(n + 1):
                 member[j] = union[j]
-        if min(received, received_by_union) >= 1.0:
+        if min(received, received_by_union) >= 1.0 - 1e-12:  # a single word receives 1, up to rounding
             return False
 
 

@@ -14,12 +14,14 @@ At the end μ is feasible, and the multipliers prove that it is nearest: for any
 ⟨s − μ, z − μ⟩ ≤ Σ_S λ_S (|S| − 1 − μ(S)) = 0.
 
 Exactly one root arc is an equality for the set of all words: its multiplier may have either sign.
+
+Where arcs have labels, so do the columns: sparsemax runs over pairs of head and label, and a set counts them all.
 """
 
 import numpy as np
 
 from pullback.kernels.tools import inner, kernel
-from pullback.kernels.tree_cuts.columns import lift, refresh, tilt, total
+from pullback.kernels.tree_cuts.columns import labels_of, lift, refresh, tilt, total
 from pullback.kernels.tree_cuts.dual import LIMIT, curvature, largest_penalty, minimize, newton
 from pullback.kernels.tree_cuts.laminar import (
     ARC,
@@ -34,33 +36,37 @@ from pullback.kernels.tree_cuts.laminar import (
     start,
     uncross,
 )
-from pullback.kernels.tree_cuts.subtours import EDGE, NODE, is_feasible, separate
+from pullback.kernels.tree_cuts.subtours import EDGE, NODE, is_feasible, next_set, separate
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
 STEPS = 2  # of the dual before looking for more sets
+SOLVED, LEFT, UNSOLVED = 0, 1, 2
+MANY, PER_WORD = 8, 0.125  # more sets than this together are deeply nested
 
 
 @kernel
-def project(scores, lengths, single_root, point, sets, lo, hi):
+def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     """The nearest mixture of trees of each instance, and its face: the sets of words that receive exactly 1.
 
-    scores and point (batch, N, N) by [head, modifier], node 0 the root; column 0 and the diagonal are never read.
-    lengths (batch,): the number of words, at most N − 1; below 0 the instance is skipped.  sets (batch, N, ⌈N/64⌉)
-    int64: each row holds a set, word j as bit j mod 64 of entry j div 64; larger sets come first, rows of zeros last.
-    The sets are nested or disjoint and independent, hence no more than the words.  With the support of the point they
-    are all that the backward needs.
+    scores and point (batch, N, N·t): entry [i, j·t + l] is the arc from head i to word j with label l; node 0 is the
+    root.  Arcs to the root and from a word to itself are never read.  lengths (batch,): the number of words, at most N
+    − 1; below 0 the instance is skipped.  sets (batch, N, ⌈N/64⌉) int64: each row holds a set, word j as bit j mod 64
+    of entry j div 64; larger sets come first, rows of zeros last.  The sets are nested or disjoint and independent,
+    hence no more than the words.  With the support of the point they are all that the backward needs.  rounds: after so
+    many, an instance where few trees seem to mix is left, which `left` (batch,) tells; none is if it is 0.
     Returns the first instance without a tree or with a score of NaN or +∞, -2 - b if the search on instance b did not
     converge, or -1.
     """
-    N = scores.shape[1]
-    score, row, hessian = np.empty((N, N)), np.empty(N), np.empty((N + 2, N + 2))
-    words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, N), ARC)
-    nodes, edges = np.empty(N + 1, NODE), np.empty(2 * N * N, EDGE)
+    N, width = scores.shape[1:]
+    score, row, hessian = np.empty((N, width)), np.empty(width), np.empty((N + 2, N + 2))
+    words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
+    nodes, edges = np.empty(N + 1, NODE), np.empty(2 * N * width, EDGE)
     queue, reached = np.empty(N, np.int64), np.empty(N, np.int64)
-    found = np.empty((N + 1, N), np.bool_)
+    found = np.empty((2, N), np.bool_)
     for b in range(lo, hi):
         n = lengths[b]
+        left[b] = False
         if n < 0:
             continue
         point[b] = 0.0
@@ -72,14 +78,16 @@ def project(scores, lengths, single_root, point, sets, lo, hi):
             valid, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
             if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
                 return b
-            converged, number = _solve(
-                n, steps, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
+            outcome, number = _solve(
+                n, steps, rounds, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
             )
-            if converged:
+            if outcome != UNSOLVED:
                 break
-        if not converged:
+        if outcome == UNSOLVED:
             return -2 - b
-        _finish(n, number, words, family, arcs, hessian, point[b], sets[b])
+        left[b] = outcome == LEFT
+        if not left[b]:
+            _finish(n, number, words, family, arcs, hessian, point[b], sets[b])
     return -1
 
 
@@ -90,15 +98,15 @@ def project_backward(grad, lengths, point, sets, out, lo, hi):
     These are 0 off the support of `point`, sum to 0 in each column and within each active set.  So center each column
     on its support and solve one small system, whose matrix is the Hessian of the dual.
     """
-    N = grad.shape[1]
-    words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, N), ARC)
-    hessian = np.empty((N + 2, N + 2))
+    N, width = grad.shape[1:]
+    words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
+    hessian, places = np.empty((N + 2, N + 2)), np.empty(width, np.uint32)
     for b in range(lo, hi):
         if lengths[b] < 0:
             continue
         out[b] = 0.0
         number = _unpack(lengths[b], sets[b], words, family)
-        _project_on_face(lengths[b], number, grad[b], point[b], words, family, arcs, hessian, out[b])
+        _project_on_face(lengths[b], number, grad[b], point[b], words, family, arcs, hessian, places, out[b])
     return -1
 
 
@@ -109,69 +117,120 @@ def _columns(scores, n, score, words, sets, arcs, row):
     Each word having one head, what all arcs into it have in common changes nothing; without it no digits are lost.
     Returns whether every column has an answer, and whether an arc is forbidden.
     """
-    for first in range(1, n + 1, 16):  # a few columns at a time stay in the cache
-        last = min(first + 16, n + 1)
-        for i in range(n + 1):
-            for j in range(first, last):
-                score[j, i] = scores[i, j]
+    labels = labels_of(score, words)
+    _transpose(scores, n, labels, score)
     forbidden = False
     number = np.int64(2)  # not a literal, for which Numba would compile the callee a second time
     for j in range(1, n + 1):
-        score[j, j] = score[j, 0]
-        sum_of_scores = total(score[j], n + 1)
+        for l in range(labels):
+            score[j, labels * j + l] = score[j, l]
+        sum_of_scores = total(score[j], labels * (n + 1))
         forbidden |= sum_of_scores == -np.inf
-        score[j, j] = -np.inf
+        for l in range(labels):
+            score[j, labels * j + l] = -np.inf
         found = refresh(j, n, number, 0.0, score, words, sets, arcs, row)
         if sum_of_scores != sum_of_scores or not found:
             return False, True
-        for i in range(n + 1):
-            score[j, i] = row[i]
+        for m in range(labels * (n + 1)):
+            score[j, m] = row[m]
     return True, forbidden
 
 
 @inner
-def _solve(n, steps, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
+def _transpose(scores, n, labels, score):
+    """score[j, i·t + l] from scores[i, j·t + l], a few columns at a time, which stay in the cache."""
+    for first in range(1, n + 1, 16):
+        last = min(first + 16, n + 1)
+        for i in range(n + 1):
+            if labels == 1:
+                for j in range(first, last):
+                    score[j, i] = scores[i, j]
+            else:
+                for j in range(first, last):
+                    for l in range(labels):
+                        score[j, labels * i + l] = scores[i, labels * j + l]
+
+
+@inner
+def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
-    twice its residual count.  Returns whether it converged and the number of sets.
+    twice its residual count.  Once there are many sets, they are nested, and nested ones are looked for.  The dimension
+    of the face is what the sets leave of the freedom of the columns; if that is less than a third and there are many,
+    the instance is left after each `rounds` turns.  Returns the outcome and the number of sets.
     """
     patience = steps
     number = np.int64(2)
-    for _ in range(4 * n + 50):
+    gain, gain_of_nearest = 0, n  # how many sets the last search in either order has added
+    for turn in range(4 * n + 50):
         residual = minimize(n, number, patience, score, words, sets, arcs, hessian, row)
         if residual == np.inf:
-            return False, number
-        goal = 1.0 - CUT - 1e-13 * largest_penalty(number, sets) - 2.0 * residual
-        new = separate(n, goal, words, arcs, nodes, edges, queue, reached, found)
-        if new == 0 and residual == 0.0:
-            return True, number
-        patience = steps if new > 0 else LIMIT
+            return UNSOLVED, number
         for k in range(number - 1, 1, -1):
             if sets[k].multiplier == 0.0:
                 remove(n, number, k, words, sets, arcs)
                 number -= 1
-        for q in range(new):
-            if uncross(n, number, found[q], words, sets, arcs, found[-1]):
-                place = insert(n, number, found[q], words, sets, arcs)
-                number += place > 0
-                if place > 0 and inflow(n, found[q], words, arcs) < CUT:
-                    lift(n, number, place, score, words, sets, arcs, row)
-    return False, number
+        goal = 1.0 - CUT - 1e-13 * largest_penalty(number, sets) - 2.0 * residual
+        nested = number > MANY + PER_WORD * n
+        nearest_first = nested and turn % 2 == 1 and gain_of_nearest >= gain
+        before, violated = number, 0
+        settled, done = separate(n, goal, words, arcs, nodes, edges, queue), np.int64(0)
+        while not nearest_first or violated <= MANY + 2 * (number - before):
+            is_violated, settled, done = next_set(
+                n, goal, not nested, nearest_first, nodes, edges, queue, reached, settled, done, found[0]
+            )
+            if not is_violated:
+                break
+            violated += 1
+            number = _add_cut(n, number, score, words, sets, arcs, row, found)
+        if violated == 0 and residual == 0.0:
+            return SOLVED, number
+        patience = steps if violated > 0 else LIMIT
+        if nearest_first:
+            gain_of_nearest = number - before
+        else:
+            gain = number - before
+        if rounds > 0 and nested and (turn + 1) % rounds == 0 and 3 * number > 2 * _freedom(n, words, arcs):
+            return LEFT, number
+    return UNSOLVED, number
+
+
+@inner
+def _freedom(n, words, arcs):
+    """How many arcs have mass, beyond one for each word."""
+    total = -n
+    for j in range(1, n + 1):
+        for c in range(words[j].count):
+            total += arcs[j, c].mass > 0.0
+    return total
+
+
+@inner
+def _add_cut(n, number, score, words, sets, arcs, row, found):
+    """Add the set found[0], made to fit the family; returns the new number of sets."""
+    if uncross(n, number, found[0], words, sets, arcs, found[1]):
+        place = insert(n, number, found[0], words, sets, arcs)
+        number += place > 0
+        if place > 0 and inflow(n, found[0], words, arcs) < CUT:
+            lift(n, number, place, score, words, sets, arcs, row)
+    return number
 
 
 @inner
 def _finish(n, number, words, sets, arcs, hessian, point, active):
     """Write the point and the independent active sets."""
+    labels = labels_of(point, words)
     zero = ZERO + 1e-14 * largest_penalty(number, sets)
     for j in range(1, n + 1):
         for c in range(words[j].count):
             if arcs[j, c].mass <= zero:
                 arcs[j, c].mass = 0.0
             else:
-                point[arcs[j, c].head, j] = arcs[j, c].mass
+                point[arcs[j, c].head, labels * j + arcs[j, c].label] = arcs[j, c].mass
     for k in range(1, number):
         sets[k].free = sets[k].multiplier != 0.0 or sets[k].equality
+        sets[k].step = 0.0
     curvature(n, number, words, sets, arcs, hessian)
     newton(number, sets, hessian)
     q = 0
@@ -188,6 +247,7 @@ def _unpack(n, active, words, sets):
     """The family of the active sets, all free; returns the number of sets."""
     start(n, False, words, sets)
     sets[1].free = 0
+    sets[1].step = 0.0
     number = np.int64(2)
     for q in range(n):
         sets[number].size = 0
@@ -204,18 +264,25 @@ def _unpack(n, active, words, sets):
 
 
 @inner
-def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, out):
+def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, places, out):
     """Subtract from the centered columns the centered indicators of the active sets, each with its multiplier."""
+    labels = labels_of(point, words)
     for j in range(1, n + 1):
         words[j].count = 0
     for i in range(n + 1):
-        for j in range(1, n + 1):
-            if point[i, j] > 0.0:
-                arc = arcs[j, words[j].count]
-                arc.head = i
-                arc.mass = 1.0
-                arc.value = grad[i, j]
-                words[j].count += 1
+        filled = np.uint64(0)
+        for m in range(labels, labels * (n + 1)):  # without a branch, which the processor could only guess
+            places[filled] = m
+            filled += np.uint64(point[i, m] > 0.0)
+        for q in range(filled):
+            m = np.int64(places[q])
+            j = m // labels if labels > 1 else m
+            arc = arcs[j, words[j].count]
+            arc.head = i
+            arc.label = m - labels * j
+            arc.mass = 1.0
+            arc.value = grad[i, m]
+            words[j].count += 1
     for k in range(number):
         sets[k].gradient = 0.0
     for j in range(1, n + 1):
@@ -239,4 +306,4 @@ def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, out):
         for c in range(count):
             mean += arcs[j, c].slope / count
         for c in range(count):
-            out[arcs[j, c].head, j] = arcs[j, c].value + arcs[j, c].slope - mean
+            out[arcs[j, c].head, labels * j + arcs[j, c].label] = arcs[j, c].value + arcs[j, c].slope - mean

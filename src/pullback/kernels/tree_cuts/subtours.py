@@ -32,25 +32,27 @@ EDGE = np.dtype(
     [("target", np.uint32), ("twin", np.uint32), ("mass", np.float64), ("residual", np.float64)], align=True
 )
 
+BLIND = 1e-3  # the inflow below which a set is found alone
 EMPTY = 1e-14  # a residual capacity below this is round-off
 
 
 @inner
 def is_feasible(scores, n, single_root, seen, queue):
-    """Whether the arcs with a score above −∞ hold an arborescence (with one root arc if `single_root`), in O(n²).
+    """Whether the arcs with a score above −∞ hold an arborescence (with one root arc if `single_root`), in O(n²t).
 
     With a single root some word next to the root must reach all others.  A word that a failed search has reached
     would reach no more than that search did, so it is not tried again.
     """
+    labels = scores.shape[1] // len(seen)
     tried = 0
     seen[1 : n + 1] = 0
     for first in range(1, n + 1):
-        if not scores[0, first] > -np.inf or seen[first] > 0:
+        if not _is_allowed(scores[0], first, labels) or seen[first] > 0:
             continue
         tried += 1
         filled = 0
         for j in range(first, n + 1 if not single_root else first + 1):
-            if scores[0, j] > -np.inf:
+            if _is_allowed(scores[0], j, labels):
                 seen[j] = tried
                 queue[filled] = j
                 filled += 1
@@ -59,7 +61,7 @@ def is_feasible(scores, n, single_root, seen, queue):
             i = queue[done]
             done += 1
             for j in range(1, n + 1):
-                if seen[j] != tried and i != j and scores[i, j] > -np.inf:
+                if seen[j] != tried and i != j and _is_allowed(scores[i], j, labels):
                     seen[j] = tried
                     queue[filled] = j
                     filled += 1
@@ -71,46 +73,66 @@ def is_feasible(scores, n, single_root, seen, queue):
 
 
 @inner
-def separate(n, goal, words, arcs, nodes, edges, queue, reached, found):
-    """Disjoint sets of words that receive less than `goal`; none is missed if there is any.
+def _is_allowed(scores, j, labels):
+    """Whether the arc into word j exists with some label, given the scores of arcs from one head."""
+    for m in range(labels * j, labels * (j + 1)):
+        if scores[m] > -np.inf:
+            return True
+    return False
 
-    Word j receives arcs[j, c].mass from arcs[j, c].head for c < words[j].count.  Row k of `found` becomes the indicator
-    of the k-th set.  Returns the number of sets.
-    Few words need a flow, by Dinic's method; the others cost O(arcs) together.
+
+@inner
+def separate(n, goal, words, arcs, nodes, edges, queue):
+    """Begins to look for sets of words that receive less than `goal`; returns how many words are settled.
+
+    Word j receives arcs[j, c].mass from arcs[j, c].head for c < words[j].count.
     """
     _build(n, words, arcs, nodes, edges)
     settled = np.int64(0)
     for j in range(1, n + 1):
         if nodes[j].fed >= goal:
             settled = _settle(j, nodes, queue, settled)
-    done = 0
-    sets = 0
+    return settled
+
+
+@inner
+def next_set(n, goal, disjoint, nearest_first, nodes, edges, queue, reached, settled, done, member):
+    """The next set that receives less than `goal`, in `member`: (whether there is one, words settled, words done).
+
+    None is missed if there is any.  The set is that of least inflow around some word, which counts as settled from
+    then on: further sets do not contain it, but may be nested in this one.  They may not if sets are to be disjoint,
+    which takes fewer flows; nor if it receives nothing, for then the dual has no curvature in its multiplier, and one
+    after the other is found more easily.
+
+    Few words need a flow, by Dinic's method; the others cost O(arcs) together.  nearest_first: begin with words that
+    the root feeds, which takes more flows, but where sets are deeply nested finds the outer ones before the inner.
+    """
     while True:
         while done < settled:
             settled = _spread(queue[done], goal, nodes, edges, queue, settled)
             done += 1
         if settled == n:
-            return sets
-        v = _next_word(n, nodes)
+            return False, settled, done
+        v = _next_word(n, nearest_first, nodes)
         flow, filled = _flow(n, v, goal, nodes, edges, reached)
-        if flow >= goal:
-            settled = _settle(v, nodes, queue, settled)
-            continue
-        # The words that still reach v are the smallest set of least inflow around v.
-        member = found[sets]
-        member[: n + 1] = False
+        settled = _settle(v, nodes, queue, settled)
+        if flow < goal:
+            break
+    # The words that still reach v are the smallest set of least inflow around v.
+    member[: n + 1] = False
+    for q in range(filled):
+        member[reached[q]] = True
+    _peel(reached[:filled], nodes, edges, member)
+    if disjoint or flow < BLIND:
         for q in range(filled):
-            member[reached[q]] = True
-        _peel(reached[:filled], nodes, edges, member)
-        for q in range(filled):
-            if member[reached[q]]:
+            if member[reached[q]] and not nodes[reached[q]].settled:
                 settled = _settle(reached[q], nodes, queue, settled)
-        sets += 1
+    return True, settled, done
 
 
 @inner
 def _build(n, words, arcs, nodes, edges):
-    """The network of the arcs with positive mass between words."""
+    """The network of the arcs with positive mass between words; those that differ by their label make one edge."""
     for i in range(n + 2):
         node = nodes[i]
         node.first = 0
@@ -119,27 +141,35 @@ def _build(n, words, arcs, nodes, edges):
         node.settled = 0
         node.touched = 0
     for j in range(1, n + 1):
+        last = np.int64(0)
         for c in range(words[j].count):
             arc = arcs[j, c]
             if arc.mass > 0.0:
                 if arc.head == 0:
-                    nodes[j].fed = arc.mass
+                    nodes[j].fed += arc.mass
                 else:
                     head = nodes[arc.head]
                     head.sends += arc.mass
-                    head.first += 1
-                    nodes[j].first += 1
+                    head.first += arc.head != last
+                    nodes[j].first += arc.head != last
+                    last = np.int64(arc.head)
     for i in range(1, n + 2):
         nodes[i].first += nodes[i - 1].first
     for j in range(1, n + 1):
+        last = np.int64(0)
         for c in range(words[j].count):
             arc = arcs[j, c]
             if arc.mass > 0.0 and arc.head > 0:
                 head, modifier = nodes[arc.head], nodes[j]
-                head.first -= 1
-                modifier.first -= 1
-                _set_edge(edges[modifier.first], np.int64(arc.head), head.first, arc.mass)
-                _set_edge(edges[head.first], j, modifier.first, -arc.mass)
+                mass = arc.mass
+                if arc.head == last:
+                    mass += edges[modifier.first].mass
+                else:
+                    head.first -= 1
+                    modifier.first -= 1
+                    last = np.int64(arc.head)
+                _set_edge(edges[modifier.first], last, head.first, mass)
+                _set_edge(edges[head.first], j, modifier.first, -mass)
 
 
 @inner
@@ -173,14 +203,15 @@ def _spread(j, goal, nodes, edges, queue, settled):
 
 
 @inner
-def _next_word(n, nodes):
-    """The word that is fed and sends most: a greedy feedback vertex set, so that few flows break all cycles."""
+def _next_word(n, nearest_first, nodes):
+    """The word that is fed most; or fed and sends most, a greedy feedback vertex set: few flows break all cycles."""
     best = -1
     most = -np.inf
+    sending = 0.0 if nearest_first else 1.0
     for j in range(1, n + 1):
         node = nodes[j]
-        if not node.settled and node.fed + node.sends > most:
-            most = node.fed + node.sends
+        if not node.settled and node.fed + sending * node.sends > most:
+            most = node.fed + sending * node.sends
             best = j
     return best
 
