@@ -22,7 +22,7 @@ def sentences(projective, single_root, *, scale, dtype=torch.float64):
     scores = scale * torch.randn(4, 21, 21, generator=generator, dtype=torch.float64).to(dtype)
     mask, score = torch.rand(2, 4, 21, 21, generator=generator) < 0.8
     chain = torch.ones(21, 21).diagonal(1).diag_embed(1).bool()  # some tree there must be
-    trees = pb.DependencyTree(LENGTHS, mask | chain, projective, single_root)
+    trees = pb.DependencyTree(LENGTHS, mask | chain, projective=projective, single_root=single_root)
     return trees, scores.masked_fill(~(score | chain), -torch.inf)
 
 
