@@ -238,7 +238,7 @@ def nearest(
     hi: int,
     *,
     start: Array | None = None,
-    rounds: int = MAX_ITERATIONS,
+    rounds: int | None = None,
     tolerance: float = GAP_OF_DERIVATIVE,
 ) -> tuple[Array, Array, int]:
     """Runs the active-set method: (gaps, whether they are within the tolerance, report)."""
@@ -246,7 +246,7 @@ def nearest(
     start = np.empty((batch, 0, slots), np.int32) if start is None else start
     probabilities = np.empty((batch, most), scores.dtype)
     gap, iterations, converged = np.empty(batch), np.empty(batch, np.int64), np.ones(batch, np.bool_)
-    limits = (tolerance, rounds, most)
+    limits = (tolerance, MAX_ITERATIONS if rounds is None else rounds, most)
     found = (point, parts, probabilities, size, gap, iterations, converged)
     report = mixture(kernel)(scores, lengths, *numbers, start, *limits, *found, lo, hi)
     return gap, converged, report
