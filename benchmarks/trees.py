@@ -320,6 +320,24 @@ def flat() -> Iterator[Figure]:
         yield absolute(times, size=f"non-projective, every word between two rivals, {words} words", unit="s/sentence")
 
 
+@case("trees.tolerance")
+def tolerance() -> Iterator[Figure]:
+    """Projective SparseMAP that may stop at a gap, forward and backward, against the exact one; flat scores."""
+    exact = pb.DependencyTree(projective=True)
+    for words, gap, target in ((30, 1e-3, None), (40, 1e-2, 3.0), (40, 1e-3, 1.5)):
+        scores, cotangent = random_scores(1, words, 0.01).requires_grad_(), random_scores(1, words)
+        trees = pb.DependencyTree(projective=True, tolerance=gap)
+        agree(trees.sparsemap(scores), exact.sparsemap(scores), "sparsemap", math.sqrt(gap))
+        times = take_turns(
+            {
+                OURS: lambda: with_gradient(lambda: trees.sparsemap(scores), scores, cotangent),
+                "exact": lambda: with_gradient(lambda: exact.sparsemap(scores), scores, cotangent),
+            },
+            rounds=(2, 5),
+        )
+        yield faster_than(times, "exact", at_least=target, size=f"{words} words, scale 0.01, tolerance {gap:g}")
+
+
 @case("trees.parser")
 def parser() -> Iterator[Figure]:
     """SparseMAP of a trained parser's scores, by length: by cuts against the vertex active set, and projective."""

@@ -23,6 +23,7 @@ FOR_AUTHORS = {  # see extending.md
     "event_dims",
     "lengths",
     "mask",
+    "tolerance",
     "length_axes",
     "length_advice",
     "longest",

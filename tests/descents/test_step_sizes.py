@@ -256,3 +256,29 @@ def test_the_scale_multiplies_the_surrogate_gradient():
 
     assert_close(gradient(scale=0.25), gradient() / 4)
     assert_close(gradient(scale=lambda: 2.0), gradient() * 2)
+
+
+@pytest.mark.parametrize("make", [pb.ste, pb.spigot, pb.spigot_ce, pb.spigot_eg])
+def test_polyaks_step_knows_the_loss_of_every_estimator(make):
+    scores = torch.randn(4, 5, dtype=torch.float64, requires_grad=True, generator=torch.Generator().manual_seed(0))
+    price = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+    def gradient(step_size):
+        losses = make(step_size).loss(pb.Categorical(), scores, lambda z: (z * price).sum(-1) + 3)
+        return torch.autograd.grad(losses.sum(), scores)[0]
+
+    start = pb.Categorical().argmax(scores) if make in (pb.ste, pb.spigot) else pb.Categorical().marginals(scores)
+    centered = price - price.mean(-1, keepdim=True)
+    size = ((start.detach() * price).sum(-1) + 3) / centered.square().sum(-1)
+    assert_close(gradient(pb.Polyak()), gradient(size))
+    with pytest.raises(TypeError, match="evaluates the downstream loss itself"):
+        make(pb.Polyak())(pb.Categorical(), scores)
+
+
+def test_a_gradient_too_small_for_a_step_makes_none():
+    scores = torch.randn(4, 5, requires_grad=True, generator=torch.Generator().manual_seed(0))
+    weight, price = torch.tensor([1e-42, 1.0, 1.0, 0.0]), torch.randn(5, generator=torch.Generator().manual_seed(1))
+    for make in (pb.ste, pb.spigot, pb.spigot_ce, pb.spigot_eg):
+        losses = make(pb.Relative()).loss(pb.Categorical(), scores, lambda z: weight * (z @ price))
+        (gradient,) = torch.autograd.grad(losses.sum(), scores)
+        assert gradient.isfinite().all() and (gradient[[0, 3]] == 0).all() and (gradient[1] != 0).any()

@@ -97,6 +97,11 @@ class Pullback(ABC):
         return Pulled(start.point, self.target(structure, start, downstream))
 
     @property
+    def uses_loss(self) -> bool:
+        """Whether the loss at the start is asked for beside its gradient."""
+        return False
+
+    @property
     def rescales(self) -> bool:
         """Whether the surrogate gradient is divided by the steps: then a label has to be pulled from the prediction."""
         return False
@@ -114,6 +119,7 @@ class StepSize(ABC):
     """
 
     rescale: bool = False
+    uses_loss: ClassVar[bool] = False  # whether it asks for more than the gradient
 
     @abstractmethod
     def sizes(
@@ -175,6 +181,10 @@ class Descent(Pullback):
     @property
     def evaluations(self) -> int | None:
         return None if self.backtrack else self.steps
+
+    @property
+    def uses_loss(self) -> bool:
+        return self.backtrack or (isinstance(self.step_size, StepSize) and self.step_size.uses_loss)
 
     @property
     def rescales(self) -> bool:

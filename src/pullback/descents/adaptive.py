@@ -43,7 +43,7 @@ class Adaptive(StepSize, nn.Module):
             raise TypeError("Adaptive: the scores of the start are not known, and steps are relative to them.")
         length = _norm(structure, gradient if usable is None else gradient.masked_fill(~usable, 0))
         steps = self.ratio.to(gradient) * _norm(structure, scores.masked_fill(scores == -torch.inf, 0))
-        return torch.where(length == 0, 0, steps / torch.where(length == 0, 1, length))
+        return torch.where(length == 0, 0, steps / torch.where(length == 0, 1, length)).to(gradient.dtype)
 
     def observe(self, structure: Structure, gradient: Tensor) -> None:
         if not self.training or gradient.numel() == 0:
@@ -58,5 +58,5 @@ class Adaptive(StepSize, nn.Module):
 
 
 def _norm(structure: Structure, numbers: Tensor) -> Tensor:
-    """‖numbers‖ of each example."""
-    return structure.count_once(numbers.square()).flatten(-structure.event_dims).sum(-1).sqrt()
+    """‖numbers‖ of each example, in double precision: squares may leave that of the numbers."""
+    return structure.count_once(numbers.double().square()).flatten(-structure.event_dims).sum(-1).sqrt()

@@ -1,6 +1,7 @@
 """How far to step, from what is known about each example."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -54,7 +55,7 @@ class Relative(StepSize):
         self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None, scores: Tensor | None = None
     ) -> Tensor:
         largest = structure.visible(gradient, usable).abs().flatten(-structure.event_dims).amax(-1)
-        return _quotient(per_example("Relative: share", self.share, structure, gradient), largest)
+        return _quotient(per_example("Relative: share", self.share, structure, gradient), largest, gradient.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,8 @@ class Polyak(StepSize):
     arguments that returns either.
     """
 
+    uses_loss: ClassVar[bool] = True
+
     lower: Number = 0.0
     rescale: bool = False
 
@@ -77,13 +80,14 @@ class Polyak(StepSize):
     def sizes(
         self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None, scores: Tensor | None = None
     ) -> Tensor:
-        seen = structure.count_once(structure.visible(gradient, usable).square())
+        seen = structure.count_once(structure.visible(gradient.double(), usable).square())  # squares leave float32
         above = loss.to(gradient.dtype) - per_example(
             "Polyak: lower", self.lower, structure, gradient, least=-torch.inf
         )
-        return _quotient(above.clamp_min(0), seen.flatten(-structure.event_dims).sum(-1))
+        return _quotient(above.clamp_min(0), seen.flatten(-structure.event_dims).sum(-1), gradient.dtype)
 
 
-def _quotient(above: float | Tensor, below: Tensor) -> Tensor:
-    """above / below, and 0 where `below` is 0."""
-    return torch.where(below == 0, 0, above / torch.where(below == 0, 1, below))
+def _quotient(above: float | Tensor, below: Tensor, dtype: torch.dtype) -> Tensor:
+    """above / below, and 0 where `below` is 0, or so small that the quotient is too large a number."""
+    found = (above / torch.where(below == 0, 1, below)).to(dtype)
+    return torch.where((below == 0) | ~found.isfinite(), 0, found)

@@ -46,7 +46,9 @@ class Symmetric(Pullback):
         )
         pulled = self.descent.pull(structure, twice, both)
         down, up = pulled.target
-        size = pulled.size[0] if isinstance(pulled.size, Tensor) and pulled.size.dim() > 0 else pulled.size
+        size = pulled.size
+        if isinstance(size, Tensor) and size.dim() > start.point.dim():
+            size = size[0]  # both steps are as long
         return Pulled(start.point, change=(down - up) / 2, size=size, rescale=pulled.rescale)
 
     def observe(self, structure: Structure, gradient: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pullback.estimators._inspection import Inspection, Label, inspect_scores
 from pullback.regularizers._options import Number, now
+from pullback.structures._checks import broadcasts
 from pullback.structures._structure import Structure
 
 Loss = Callable[[Tensor], Tensor]
@@ -187,6 +188,11 @@ def cooled(structure: Structure, scores: Tensor, temperature: Number) -> Tensor:
         return scores if temperature == 1 else scores / temperature
     scores = structure.restrict(scores)
     forbidden = scores == -torch.inf
+    batch = structure.batch_shape(scores)
+    if not broadcasts(temperature.shape, batch):
+        raise ValueError(
+            f"temperature has shape {tuple(temperature.shape)}; expected one number, or the batch shape {tuple(batch)}."
+        )
     temperature = temperature.to(scores.device)
     wide = structure.widen(temperature) if temperature.dim() else temperature
     return (scores.masked_fill(forbidden, 0) / wide).masked_fill(forbidden, -torch.inf)

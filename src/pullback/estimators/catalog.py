@@ -141,4 +141,7 @@ def get_estimator(name: str, **options: Any) -> Estimator:
     """
     if name not in CATALOG:
         raise ValueError(f"get_estimator: {name!r} is not in the catalog; expected {among(name, CATALOG)}.")
+    missing = [given for given in CATALOG[name].given if given not in options]
+    if missing:
+        raise TypeError(f"get_estimator: {name!r} was asked for without {', '.join(missing)}; call pb.{name} with it.")
     return CATALOG[name].make(**options)

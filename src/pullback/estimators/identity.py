@@ -68,14 +68,16 @@ class _Normalized(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (scores,), structure = ctx.saved_tensors, ctx.structure
         usable = scores > -torch.inf
-        both = _per_part(structure, torch.stack([gradient, scores.masked_fill(~usable, 0)]))
+        given = torch.stack([gradient, scores.masked_fill(~usable, 0)]).double()  # squares leave float32
+        both = _per_part(structure, given)
         seen, centered = structure.visible(both, usable)
         if structure.has_own_scores:
-            return seen, None
+            return seen.to(gradient.dtype), None
         square = _sum(structure, structure.count_once(centered.square()))
         square = torch.where(square == 0, 1, square)
         along = _sum(structure, both[0] * centered) / square
-        return (seen - structure.count_once(centered) * along) / square.sqrt(), None
+        product = (seen - structure.count_once(centered) * along) / square.sqrt()
+        return product.to(gradient.dtype), None
 
 
 def _per_part(structure: Structure, numbers: Tensor) -> Tensor:

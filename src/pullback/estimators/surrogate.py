@@ -73,8 +73,7 @@ class Surrogate(Estimator):
         call = _Call(self, structure, downstream, replay)
         latent, ticket = _Pull.apply(scores, point, call)  # type: ignore[no-untyped-call]
         losses = evaluate(structure, downstream, latent)
-        if replay is not None:
-            call.losses = losses.detach()
+        call.losses = losses.detach()
         if self._starts_forward and not losses.requires_grad:
             raise ValueError(NO_GRADIENT)
         return redeem(ticket, losses)
@@ -82,7 +81,7 @@ class Surrogate(Estimator):
     def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
         if self.descent.evaluations == 0 and same(self._origin, self.forward):
             return self._point(structure, scores)
-        if not self._is_one_gradient:
+        if not self._is_one_gradient or self.descent.uses_loss:
             return super().__call__(structure, scores)
         call = _Call(self, structure, None, None)
         latent: Tensor = _Pull.apply(scores, self._point(structure, scores), call)[0]  # type: ignore[no-untyped-call]
@@ -191,7 +190,7 @@ class _Label:
     def loss_and_gradient_at(self, point: Tensor) -> tuple[Tensor, Tensor]:
         if self.known is not None:
             gradient, self.known = self.known, None
-            losses = self.call.losses if self.call.losses is not None else gradient.new_zeros(())
+            losses = self.call.losses if self.call.losses is not None else gradient.new_full((), torch.nan)
         else:
             with torch.inference_mode(False), torch.enable_grad():
                 point = point.detach().clone().requires_grad_()

@@ -146,9 +146,8 @@ def compare_gradients(
         raise TypeError(f"compare_gradients: estimators is {estimators!r}; expected a list of names or a dictionary.")
     chosen = estimators if isinstance(estimators, Mapping) else {name: get_estimator(name) for name in estimators}
     memories = [Memory(one) for one in chosen.values()]
-    seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng([scores.device] if scores.device.type == "cuda" else []):
-        torch.manual_seed(seed)
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         exact, error = _exact(structure, scores, downstream, samples)
         rows = [_row(name, one, structure, scores, downstream, exact, draws) for name, one in chosen.items()]
     for memory in memories:

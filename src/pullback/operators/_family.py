@@ -16,7 +16,8 @@ class Choices:
     """What can be computed over a structure whose best vertex is known.
 
     Every operator takes scores, lengths and the structure's own numbers, then what it needs besides: `topk` how many,
-    `mixture` a start and limits.  `sparsemap` is None for a structure that has a better way than the active set.
+    `mixture` a start and limits, `sparsemap` the largest gap.  That one is None for a structure that has a better way
+    than the active set.
     """
 
     argmax: Callable[..., Tensor]

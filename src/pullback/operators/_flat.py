@@ -12,6 +12,7 @@ from pullback import kernels
 Array = NDArray[Any]
 
 ROUNDS = 64  # of the active-set method, after which it shows whether scores are flat
+FAR = 500  # times a tolerance: a gap that vertices would take longer to close than the chart, 64·√500 rounds or so
 _GAP = 1e-9
 
 PROJECTIVE_TREES, SINGLE_ROOT_TREES, SPANS = 0, 1, 2  # as in kernels.charts, which is not loaded before it is needed

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback.operators._convergence import warn_of_gap
-from pullback.operators._flat import ROUNDS, Flat
+from pullback.operators._flat import FAR, ROUNDS, Flat
 from pullback.operators._kernel_operator import Work, kernel_operator, projection_operator
 from pullback.operators._signature import parse
 from pullback.operators._threads import Kernel
 
 Array = NDArray[Any]
+Spread = Callable[[float, Array, Array], None]
+"""spread(share, the parts of a vertex, product): adds `share` to the product at all that a vertex has scores from."""
 
 GAP_OF_POINT = 1e-10  # leaves a point right to about 1e-11
 GAP_OF_DERIVATIVE = 1e-12  # a derivative needs the vertices that the last rounds bring
@@ -35,7 +37,7 @@ def mixture_operator(
     Takes the `inputs` of the structure's other operators, `scores[…], lengths[], …`; vertices to start with (rows of
     −1 are ignored); the largest gap and number of rounds, and how many vertices may be written.  Gives the point; the
     vertices with their probabilities and their number, which counts also those that were not written; the gap, the
-    number of rounds, and whether the gap is as small as rounding allows.
+    number of rounds, and whether the gap is within the tolerance, or as small as rounding allows.
     """
     return kernel_operator(
         f"{name}_mixture({inputs}, start[k, {slots}]: int32, float tolerance, int max_iterations, int capacity) "
@@ -67,16 +69,17 @@ def mixture(kernel: Kernel) -> Kernel:
 
 
 def _are_certified(scores: Array, parts: Array, size: Array, gap: Array, tolerance: float) -> Array:
-    """Whether gaps are within the tolerance, or as small as rounding allows.
+    """Whether gaps are within the tolerance and what rounding adds to it.
 
-    That depends on how far apart the scores are that compete for a slot.
+    Rounding depends on how far apart the scores are that compete for a slot.
     """
-    certified: Array = gap <= max(1e-9, tolerance)
+    limit = max(tolerance, 1e-9)
+    certified: Array = gap <= limit
     for b in np.flatnonzero(~certified):
         mixed = parts[b, : size[b]]
         used = np.where(mixed >= 0, scores[b].reshape(-1)[mixed], 0).astype(np.float64)
         spread = (used.max(0) - used).max(initial=0.0)
-        certified[b] = gap[b] <= 1e-9 + 1e-14 * parts.shape[2] * spread
+        certified[b] = gap[b] <= limit + 1e-14 * parts.shape[2] * spread
     return certified
 
 
@@ -99,58 +102,68 @@ def mixture_projection(
 ) -> Callable[..., tuple[Tensor, ...]]:
     """The nearest mixture of vertices to scores, with those vertices kept for its derivative: `name_sparsemap`.
 
-    Takes the `inputs` of the structure's other operators; gives the point, the vertices and their number.  capacity:
-    how many vertices there is room for, computed from the sizes of the inputs.  Where more mix, which should be rare,
-    the derivative searches again.  also: an input that vertices have scores from, with a gradient of its own.  flat:
-    how to project examples of which too many vertices would mix; their number of vertices is then 0, and one more
-    output has s − μ.
+    Takes the `inputs` of the structure's other operators and the largest gap; gives the point, the vertices and their
+    number.  Up to `GAP_OF_DERIVATIVE` the derivative is that on the face of the point, whose other vertices are looked
+    for; above, where the face is not known yet, that on the span of the vertices found.  capacity: how many vertices
+    there is room for, computed from the sizes of the inputs.  Where more mix, which should be rare, the derivative
+    searches again.  also: an input that vertices have scores from, with a gradient of its own; then the kernels have a
+    `spread` for that of one vertex.  flat: how to project examples of which too many vertices would mix; their number
+    of vertices is then 0, and one more output has s − μ.
     """
     search = VertexSearch(kernels.mixture, structure or name)
     outputs = f"point[{parts}], parts[{capacity}, {slots}]: int32, size[]: int64"
-    signature = f"{name}_sparsemap({inputs}) -> {outputs}" + (f", rest[{parts}]: float64" if flat else "")
+    outputs += f", rest[{parts}]: float64" if flat else ""
+    signature = f"{name}_sparsemap({inputs}, float tolerance) -> {outputs}"
 
     def project(scores: Array, lengths: Array, *rest: Any) -> int:
-        *numbers, point, parts, size, lo, hi = rest
-        return search.run(scores, lengths, numbers, point, parts, size, lo, hi)
+        *numbers, tolerance, point, parts, size, lo, hi = rest
+        return search.run(scores, lengths, numbers, point, parts, size, lo, hi, tolerance=tolerance)
 
     def project_maybe_flat(scores: Array, lengths: Array, *given: Any) -> int:
-        *numbers, point, parts, size, rest, lo, hi = given
+        *numbers, tolerance, point, parts, size, rest, lo, hi = given
+        found = (point, parts, size)
         assert flat is not None
         rest[lo:hi] = 0
         if not flat.is_possible(lengths[lo:hi]):
-            return search.run(scores, lengths, numbers, point, parts, size, lo, hi)
-        gap, _, report = nearest(kernels.mixture, scores, lengths, numbers, point, parts, size, lo, hi, rounds=ROUNDS)
+            return search.run(scores, lengths, numbers, *found, lo, hi, tolerance=tolerance)
+        limits: dict[str, Any] = {"rounds": ROUNDS, "tolerance": tolerance}
+        gap, _, report = nearest(kernels.mixture, scores, lengths, numbers, *found, lo, hi, **limits)
         if report == -1:
-            late = lo + np.flatnonzero(gap[lo:hi] > 10 * GAP_OF_DERIVATIVE)
+            late = lo + np.flatnonzero(gap[lo:hi] > max(tolerance, 10 * GAP_OF_DERIVATIVE))
             chosen = late[flat.are_flat(lengths[late], point[late])] if len(late) else late
+            if tolerance > GAP_OF_DERIVATIVE:
+                chosen = chosen[gap[chosen] > FAR * tolerance]
             if len(chosen):
-                found = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
-                solved = chosen[flat.project(scores[chosen], lengths[chosen], numbers, *found)]
-                point[chosen], rest[chosen], size[solved] = *found, 0
+                by_chart = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
+                solved = chosen[flat.project(scores[chosen], lengths[chosen], numbers, *by_chart)]
+                point[chosen], rest[chosen], size[solved] = *by_chart, 0
                 late = np.setdiff1d(late, solved)
-            search.resume(scores, lengths, numbers, point, parts, size, late)
+            search.resume(scores, lengths, numbers, *found, late, tolerance)
         return report
 
     def differentiate(scores: Array, lengths: Array, *rest: Any) -> int:
-        *numbers, parts, size, gradient = rest[: -3 - (also is not None)]
+        *numbers, tolerance, parts, size, gradient = rest[: -3 - (also is not None)]
         *products, lo, hi = rest[-3 - (also is not None) :]
         most, report = int(size[lo:hi].max(initial=0)), -1
         if most > parts.shape[1]:
             parts, point = np.empty((len(scores), most, parts.shape[2]), np.int32), np.empty_like(scores)
-            report = search.run(scores, lengths, numbers, point, parts, size, lo, hi)
-        if report == -1:
-            report = kernels.mixture_backward(scores, lengths, tuple(numbers), parts, size, gradient, *products, lo, hi)
-        return report
+            report = search.run(scores, lengths, numbers, point, parts, size, lo, hi, tolerance=tolerance)
+        if report != -1:
+            return report
+        if tolerance > GAP_OF_DERIVATIVE:
+            return differentiate_on_span(parts, size, gradient, products, getattr(kernels, "spread", None), lo, hi)
+        backward: Kernel = kernels.mixture_backward
+        return backward(scores, lengths, tuple(numbers), parts, size, gradient, *products, lo, hi)
 
     def differentiate_maybe_flat(scores: Array, lengths: Array, *given: Any) -> int:
-        *numbers, parts, size, rest, gradient, product, lo, hi = given
+        *numbers, tolerance, parts, size, rest, gradient, product, lo, hi = given
         assert flat is not None
         by_chart = lo + np.flatnonzero((size[lo:hi] == 0) & (lengths[lo:hi] >= flat.least))
         if len(by_chart):
             product[by_chart] = flat.differentiate(rest[by_chart], lengths[by_chart], numbers, gradient[by_chart])
             lengths = lengths.copy()
             lengths[by_chart] = -1
-        return differentiate(scores, lengths, *numbers, parts, size, gradient, product, lo, hi)
+        return differentiate(scores, lengths, *numbers, tolerance, parts, size, gradient, product, lo, hi)
 
     return projection_operator(
         signature,
@@ -183,9 +196,11 @@ class VertexSearch:
         lo: int,
         hi: int,
         start: Array | None = None,
+        tolerance: float = GAP_OF_DERIVATIVE,
     ) -> int:
         found = (point, parts, size, lo, hi)
-        gap, converged, report = nearest(self.kernel, scores, lengths, numbers, *found, start=start)
+        limits: dict[str, Any] = {"start": start, "tolerance": tolerance}
+        gap, converged, report = nearest(self.kernel, scores, lengths, numbers, *found, **limits)
         if not converged[lo:hi].all():
             warn_of_gap(f"SparseMAP over {self.structure} stopped at a gap of {gap[lo:hi].max():.1e}.")
         return report
@@ -199,6 +214,7 @@ class VertexSearch:
         parts: Array,
         size: Array,
         which: Array,
+        tolerance: float,
     ) -> None:
         """Goes on with some of the examples from the vertices that were found for them."""
         if len(which) == 0:
@@ -206,7 +222,7 @@ class VertexSearch:
         start = parts[which, : size[which].max()]
         start[np.arange(start.shape[1]) >= size[which, None]] = -1
         found = (point[which], parts[which], size[which])
-        self.run(scores[which], lengths[which], numbers, *found, 0, len(which), start)
+        self.run(scores[which], lengths[which], numbers, *found, 0, len(which), start, tolerance)
         point[which], parts[which], size[which] = found
 
 
@@ -222,18 +238,45 @@ def nearest(
     hi: int,
     *,
     start: Array | None = None,
-    tolerance: float = 0.0,
-    rounds: int = MAX_ITERATIONS,
+    rounds: int | None = None,
+    tolerance: float = GAP_OF_DERIVATIVE,
 ) -> tuple[Array, Array, int]:
-    """Runs the active-set method: (gaps, whether they are small enough, report).
-
-    tolerance: the gap that is small enough; as small as rounding allows if it is 0.
-    """
+    """Runs the active-set method: (gaps, whether they are within the tolerance, report)."""
     batch, most, slots = parts.shape
     start = np.empty((batch, 0, slots), np.int32) if start is None else start
     probabilities = np.empty((batch, most), scores.dtype)
     gap, iterations, converged = np.empty(batch), np.empty(batch, np.int64), np.ones(batch, np.bool_)
-    limits = (max(GAP_OF_DERIVATIVE, tolerance), rounds, most)
+    limits = (max(tolerance, GAP_OF_DERIVATIVE), MAX_ITERATIONS if rounds is None else rounds, most)
     found = (point, parts, probabilities, size, gap, iterations, converged)
     report = mixture(kernel)(scores, lengths, *numbers, start, *limits, *found, lo, hi)
     return gap, converged, report
+
+
+def differentiate_on_span(
+    parts: Array, size: Array, gradient: Array, products: Sequence[Array], spread: Spread | None, lo: int, hi: int
+) -> int:
+    """Projects the gradient onto the span of the differences of the vertices given.
+
+    The probabilities of vertices Z minimize ½‖Zᵀp − s‖² − wᵀp subject to Σ p = 1, for scores w beside those of parts.
+    So their derivative along v = Zg is c = K⁻¹v − αK⁻¹1 with K = ZZᵀ + 11ᵀ and Σ c = 0; that of the point is Zᵀc, and
+    each vertex has the share c in the gradient of w.  Examples of which no vertices are given are left out.
+    """
+    product, *own_products = products
+    for b in lo + np.flatnonzero(size[lo:hi] > 0):
+        mixed = parts[b, : size[b]]
+        used, places = np.unique(mixed, return_inverse=True)
+        vertices = np.zeros((len(mixed), len(used)))
+        vertices[np.arange(len(mixed))[:, None], places.reshape(mixed.shape)] = 1.0
+        vertices, used = vertices[:, used >= 0], used[used >= 0]
+        along = vertices @ gradient[b].reshape(-1)[used].astype(np.float64)
+        ones = np.ones(len(mixed))
+        free, unit = np.linalg.solve(vertices @ vertices.T + 1.0, np.stack([along, ones], 1)).T
+        shares = free - unit * (free.sum() / unit.sum())
+        product[b] = 0.0
+        product[b].reshape(-1)[used] = shares @ vertices
+        for own_product in own_products:
+            assert spread is not None
+            own_product[b] = 0.0
+            for share, vertex in zip(shares, mixed):
+                spread(share, vertex[vertex >= 0], own_product[b])
+    return -1

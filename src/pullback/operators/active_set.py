@@ -14,6 +14,9 @@ from pullback.operators._kernel_operator import EXAMPLES
 from pullback.operators._register import register
 from pullback.operators._search import Found, Search
 
+GAP = 1e-9
+"""Where a search ends whose caller does not say: about as far as rounding allows."""
+
 
 def search(
     argmax: Callable[[Tensor], Tensor],
@@ -22,7 +25,7 @@ def search(
     *,
     each: bool = False,
     start: Tensor | None = None,
-    tolerance: float = 1e-9,
+    tolerance: float = GAP,
     max_iterations: int = 5000,
     strict: bool = False,
     spanning: bool = False,

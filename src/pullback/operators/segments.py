@@ -106,6 +106,11 @@ class _Joined:
     def mixture_backward(scores: Array, transitions: Array, numbers: tuple[Any, ...], *rest: Any) -> int:
         return kernels.segments.mixture_backward(scores, numbers[0], (transitions,), *rest)
 
+    @staticmethod
+    def spread(share: float, parts: Array, product: Array) -> None:
+        labels = parts % len(product)
+        np.add.at(product, (labels[:-1], labels[1:]), share)
+
 
 def _work(scores: Array, *_: Any) -> float:
     return 5.0 * float(scores[0].size) + 5.0 * float(scores.shape[1] * scores.shape[3] ** 2)

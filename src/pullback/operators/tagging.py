@@ -44,6 +44,13 @@ class _WithOptions:
     def mixture_backward(scores: Any, table: Any, numbers: tuple[Any, ...], *rest: Any) -> int:
         return kernels.tagging.mixture_backward(scores, numbers[0], (table,), *rest)
 
+    @staticmethod
+    def spread(share: float, parts: Any, product: Any) -> None:
+        tags = parts % product.shape[1]
+        np.add.at(product, (tags[:-1], tags[1:]), share)
+        product[-2, tags[:1]] += share
+        product[-1, tags[-1:]] += share
+
 
 sequences = Family(
     **vars(

@@ -1,5 +1,6 @@
-"""What users may give to a structure beside scores: lengths, masks, counts; and the errors where they do not fit."""
+"""What users may give to a structure, scores and lengths for instance, and the errors where that does not fit."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -42,6 +43,17 @@ def check_scores(name: str, scores: Tensor, event_dims: int) -> None:
         raise ValueError(f"{name}: scores have shape {tuple(shape)}; expected at least {event_dims} dimension(s).")
     if 0 in shape and 0 in shape[-event_dims:]:
         raise ValueError(f"{name}: scores have shape {tuple(scores.shape)}; expected at least one part.")
+
+
+def check_tolerance(name: str, tolerance: float | None) -> None:
+    """A tolerance is a finite number above 0, or None."""
+    if tolerance is None:
+        return
+    expected = "expected a finite number > 0, the largest gap of SparseMAP, or None"
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)):
+        raise TypeError(f"{name}: tolerance is {tolerance!r}; {expected}.")
+    if not 0 < tolerance < math.inf:
+        raise ValueError(f"{name}: tolerance is {tolerance}; {expected}.")
 
 
 def check_sample_shape(name: str, sample_shape: Sequence[int]) -> torch.Size:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pullback.operators._convergence import warn_of_gap
 from pullback.operators._family import Choices, Family
-from pullback.operators._mixture import GAP_OF_POINT, MAX_ITERATIONS
+from pullback.operators._mixture import GAP_OF_DERIVATIVE, GAP_OF_POINT, MAX_ITERATIONS
 from pullback.operators._search import Found
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear
 from pullback.structures._checks import check_sample_shape
@@ -55,7 +55,7 @@ class Slotted(KBest, Enumerable):
     def sparsemap(self, scores: Tensor) -> Tensor:
         if self._operators.sparsemap is None:
             return super().sparsemap(scores)
-        return self._operators.sparsemap(*self._inputs(scores))[0]
+        return self._operators.sparsemap(*self._inputs(scores), self._tolerance_or(GAP_OF_DERIVATIVE))[0]
 
     def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return self._operators.topk(*self._constants(scores), k)
@@ -65,13 +65,14 @@ class Slotted(KBest, Enumerable):
             batch = getattr(self.lengths, "shape", ())
             self._check_facts(torch.Size((*(batch if self.length_axes == 1 else batch[:-1]), *event)))
             lengths = sorted(set(map(tuple, self.lengths.reshape(-1, self.length_axes).tolist())))
+            lengths = lengths or [self.longest(event)]  # an empty batch
         else:
             lengths = [self.longest(event)]
         every = torch.cat([self._list(length, event) for length in lengths])
         return every if len(lengths) == 1 else every.unique(dim=0)  # examples of different lengths may share some
 
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
-        if spanning:
+        if spanning and self._is_exact:
             return super()._search(scores, spanning=spanning, start=start)
         scores, *facts = self._constants(scores)
         event = self._split(scores.shape)[1]
@@ -79,7 +80,7 @@ class Slotted(KBest, Enumerable):
         given = _no_vertices(scores, len(event), slots) if start is None else _as_parts(start, slots, event)
         capacity = 8 * given.shape[-1]
         while True:
-            limits = (GAP_OF_POINT, MAX_ITERATIONS, capacity)
+            limits = (self._tolerance_or(GAP_OF_POINT), MAX_ITERATIONS, capacity)
             found = self._operators.mixture(scores, *facts, given, *limits)
             _, parts, probabilities, size, gap, iterations, converged = found
             most = int(size.max()) if size.numel() else 1

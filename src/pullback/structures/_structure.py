@@ -54,6 +54,14 @@ class Structure(ABC):
     mask: Tensor | None = None
     """Which parts are allowed, where not all are."""
 
+    tolerance: float | None = None
+    """The largest gap ⟨s − μ, argmax(s − μ) − μ⟩ that SparseMAP may stop at; as small as rounding allows, if None.
+
+    It bounds ‖μ − sparsemap(s)‖², and `Solution.gap` is what was reached.  With a tolerance, the derivative is that on
+    the span of the vertices found, as the face of the solution is not known yet.  A structure whose SparseMAP does not
+    go by vertices, and so ends at the solution itself, uses the tolerance in `solve` and `support` alone.
+    """
+
     length_axes: ClassVar[int] = 1
     """How many numbers a length is; number i counts what is indexed by dimension i of the parts."""
 
@@ -289,7 +297,22 @@ class Structure(ABC):
                 f"{type(self).__name__}: the inherited search knows the scores of parts alone; a structure that has "
                 "scores of its own needs a `sparsemap` of its own."
             )
-        return active_set.search(self.argmax, scores, self.event_dims, spanning=spanning, start=start)
+        return active_set.search(
+            self.argmax,
+            scores,
+            self.event_dims,
+            start=start,
+            tolerance=self._tolerance_or(active_set.GAP),
+            spanning=spanning and self._is_exact,
+        )
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether vertices are looked for until they tell the face of the solution."""
+        return self.tolerance is None or self.tolerance <= active_set.GAP
+
+    def _tolerance_or(self, gap: float) -> float:
+        return gap if self.tolerance is None else self.tolerance
 
     def _known_vertices(self, start: Tensor, scores: Tensor) -> Tensor:
         """`start` with zeros in rows that are not vertices."""

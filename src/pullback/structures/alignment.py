@@ -1,7 +1,7 @@
 """Monotone alignments of two sequences."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pullback.operators import paths
 from pullback.operators._family import Family
+from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._paths import list_paths
 
@@ -39,6 +40,8 @@ class Alignment(Compiled):
 
     lengths: (..., 2), the rows and columns of each example, n and m if not given;  cells beyond them are padding.
     mask: shaped like the scores, true for parts that are allowed.
+    tolerance: the largest gap that `solve` and `support`, of kinds other than "global" SparseMAP too, may stop at, see
+    `Structure.tolerance`; None is exact.
 
     Argmax, log-partition, marginals and a sample take O(n m).  SparseMAP of global alignments is a projection onto
     flows, by Newton's method on its dual; others take the active-set method.
@@ -47,9 +50,12 @@ class Alignment(Compiled):
     kind: Literal["global", "local", "dtw", "monotonic"] = "global"
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
+    tolerance: float | None = None
     length_axes = 2
 
     def __post_init__(self) -> None:
+        check_tolerance("Alignment", self.tolerance)
         if self.kind not in _KINDS:
             raise ValueError(f"Alignment: the kind is {self.kind!r}; expected one of {', '.join(map(repr, _KINDS))}.")
 

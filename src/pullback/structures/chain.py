@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from pullback.operators import chain
 from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
+from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._limits import check_count
 from pullback.structures._one_hot import one_hot
@@ -24,6 +25,7 @@ class Chain(Compiled):
 
     lengths: the number of tags of each example, n if not given;  positions beyond it are padding.
     mask: (..., n, t, t), true for pairs of tags that are allowed.
+    tolerance: the largest gap that `solve` and `support` may stop at, see `Structure.tolerance`; None is exact.
 
     There are tⁿ sequences.  Argmax (Viterbi), log-partition and marginals (forward–backward) take O(n t²).  SparseMAP
     is a projection onto the flows through the lattice of tags, by Newton's method on its dual.
@@ -31,8 +33,13 @@ class Chain(Compiled):
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
+    tolerance: float | None = None
     event_dims = 3
     fixed_sums = (-2, -1)
+
+    def __post_init__(self) -> None:
+        check_tolerance("Chain", self.tolerance)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         return chain.sparsemap(*self._prepare(scores))

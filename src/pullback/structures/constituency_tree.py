@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import comb
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from pullback.operators import constituency
 from pullback.operators._family import Family
 from pullback.structures import _brackets
+from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
@@ -36,6 +37,7 @@ class ConstituencyTree(Compiled):
     lengths: the number of words of each example, n if not given;  words beyond it are padding, and 0 words give zeros.
     mask: shaped like the scores, true for spans (and labels) that are allowed.
     labelled: every span of a tree has exactly one of t labels; scores are (..., n, n, t).
+    tolerance: the largest gap that SparseMAP may stop at, see `Structure.tolerance`; None is exact.
 
     There are C(2n − 2, n − 1) / n trees (Catalan numbers), times t²ⁿ⁻¹ with labels.  Argmax (the algorithm of Cocke,
     Kasami and Younger), log-partition and marginals (inside–outside) take O(n³ + n² t).  SparseMAP is by the active-set
@@ -45,6 +47,11 @@ class ConstituencyTree(Compiled):
     lengths: Tensor | None = None
     mask: Tensor | None = None
     labelled: bool = False
+    _: KW_ONLY
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        check_tolerance("ConstituencyTree", self.tolerance)
 
     @property
     def event_dims(self) -> int:  # type: ignore[override]

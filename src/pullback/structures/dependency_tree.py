@@ -11,6 +11,7 @@ from torch import Tensor
 from pullback.operators import labelled_trees, tree_sparsemap, trees
 from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
+from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
@@ -37,6 +38,8 @@ class DependencyTree(Compiled):
     projective: no two arcs cross, so that every head governs a contiguous span.
     single_root: exactly one word hangs on the root; any number if not.
     labelled: every arc has one of t labels.  Scores and mask are then (..., n + 1, n + 1, t), [head, modifier, label].
+    tolerance: the largest gap that `solve` and `support`, of projective or labelled trees SparseMAP too, may stop at,
+    see `Structure.tolerance`; None is exact.
 
     With n words there are (n + 1)ⁿ⁻¹ trees, nⁿ⁻¹ with a single root; with labels, tⁿ times as many.  Argmax: O(n²) by
     contraction, projective O(n³) by Eisner's chart.  Log-partition and marginals: O(n³), by the matrix-tree theorem or
@@ -49,7 +52,11 @@ class DependencyTree(Compiled):
     projective: bool = False
     single_root: bool = False
     labelled: bool = False
+    tolerance: float | None = None
     length_advice = trees.LENGTH_ADVICE
+
+    def __post_init__(self) -> None:
+        check_tolerance("DependencyTree", self.tolerance)
 
     @property
     def event_dims(self) -> int:  # type: ignore[override]

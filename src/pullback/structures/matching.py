@@ -12,6 +12,7 @@ from torch import Tensor
 from pullback.operators import matching
 from pullback.operators._family import Choices
 from pullback.structures._capabilities import LogLinear, MissingCapability, Transport
+from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Slotted
 from pullback.structures._limits import check_count
 from pullback.structures._one_hot import one_hot
@@ -38,6 +39,7 @@ class Matching(Slotted, Transport):
     lengths: (..., 2), how many rows and columns each example has, n and m if not given;  the rest is padding.
     mask: (..., n, m), true for pairs that are allowed.
     optional: anybody may stay alone, at a score of 0.
+    tolerance: the largest gap that `solve` and `support` may stop at, see `Structure.tolerance`; None is exact.
 
     There are n! matchings where n = m.  Argmax: shortest augmenting paths, O(n² m) for n ≤ m; the k best by Murty's
     algorithm.  SparseMAP: Newton's method on the prices of rows and columns.  There is no partition function, see
@@ -48,8 +50,12 @@ class Matching(Slotted, Transport):
     mask: Tensor | None = None
     _: KW_ONLY
     optional: bool = False
+    tolerance: float | None = None
     event_dims = 2
     length_axes = 2
+
+    def __post_init__(self) -> None:
+        check_tolerance("Matching", self.tolerance)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         return matching.sparsemap(*self._prepare(scores), self.optional)[0]

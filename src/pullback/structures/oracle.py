@@ -9,7 +9,8 @@ from torch import Tensor
 
 from pullback.operators._check import check
 from pullback.operators._search import Found, check_start
-from pullback.operators.active_set import search
+from pullback.operators.active_set import GAP, search
+from pullback.structures._checks import check_tolerance
 from pullback.structures._structure import Structure
 
 
@@ -22,7 +23,7 @@ class Oracle(Structure):
     gives NumPy arrays.  A forbidden part has score −∞, and no vertex may use it.
 
     SparseMAP comes by the active-set method, which asks `best` for argmax(s − μ), in double precision, until the gap is
-    at most `tolerance`.  After `max_iterations` rounds it warns with `ConvergenceWarning`, or raises
+    at most `tolerance`, 1e-9 if None.  After `max_iterations` rounds it warns with `ConvergenceWarning`, or raises
     `ConvergenceError` if `strict`.  A `best` that rounds, or is only nearly the best, needs a larger tolerance.
 
     >>> import torch
@@ -36,7 +37,7 @@ class Oracle(Structure):
     event_dims: int = 1
     batched: bool = True
     numpy: bool = False
-    tolerance: float = 1e-9
+    tolerance: float | None = None
     max_iterations: int = 5000
     strict: bool = False
 
@@ -48,8 +49,7 @@ class Oracle(Structure):
                 f"Oracle: event_dims is {self.event_dims} and max_iterations is {self.max_iterations}; "
                 "expected at least 1."
             )
-        if not self.tolerance >= 0:
-            raise ValueError(f"Oracle: tolerance is {self.tolerance}; expected a number that is not negative.")
+        check_tolerance("Oracle", self.tolerance)
 
     def argmax(self, scores: Tensor) -> Tensor:
         """What `best` answers: zeros and ones, shaped like `scores`."""
@@ -73,10 +73,10 @@ class Oracle(Structure):
             self.event_dims,
             each=not self.batched,
             start=start,
-            tolerance=self.tolerance,
+            tolerance=self._tolerance_or(GAP),
             max_iterations=self.max_iterations,
             strict=self.strict,
-            spanning=spanning,
+            spanning=spanning and self._is_exact,
         )
 
     def _known_vertices(self, start: Tensor, scores: Tensor) -> Tensor:

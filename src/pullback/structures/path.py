@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
 
 from pullback.operators import paths
 from pullback.operators._family import Family
-from pullback.structures._checks import broadcasts
+from pullback.structures._checks import broadcasts, check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._paths import list_paths
 
@@ -38,6 +38,7 @@ class Path(_Numbered):
     source, sink: the nodes where paths begin and end; numbers, or tensors with one for each example.  If they are the
     same, the only path is the empty one, all zeros.
     mask: (..., m), true for edges that are allowed.
+    tolerance: the largest gap that `solve` and `support` may stop at, see `Structure.tolerance`; None is exact.
 
     Edges that are on no path from source to sink are padding: never read, and zero in every output.  Argmax,
     log-partition, marginals and a sample take O(m).  SparseMAP is a projection onto the flows of one unit, by Newton's
@@ -48,8 +49,11 @@ class Path(_Numbered):
     source: int | Tensor
     sink: int | Tensor
     mask: Tensor | None = None
+    _: KW_ONLY
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
+        check_tolerance("Path", self.tolerance)
         edges = self.edges
         if not isinstance(edges, Tensor) or edges.dtype not in _INTEGERS:
             kind = edges.dtype if isinstance(edges, Tensor) else type(edges).__name__

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pullback.operators import paths, segments, tagging
 from pullback.operators._family import Family
+from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._paths import list_paths
 from pullback.structures._tables import check_table, expected, fit_table
@@ -26,6 +27,8 @@ class Segmentation(Compiled):
     transitions: (t, t) or (..., t, t); transitions[a, b] is added to the score where a segment labeled b follows one
     labeled a, and −∞ forbids it.  Gradients reach it through `log_partition`, `marginals`, `entropy`, `log_prob`,
     `sparsemap` and `support`.  None if not given.
+    tolerance: the largest gap that `solve` and `support`, with transitions SparseMAP too, may stop at, see
+    `Structure.tolerance`; None is exact.
 
     There are N(n) = t · (N(n − 1) + … + N(n − w)) of them, N(0) = 1.  Argmax, log-partition, marginals and a sample
     take O(n w t), and O(n t²) more with transitions.  SparseMAP is a projection onto flows, by Newton's method on its
@@ -38,9 +41,11 @@ class Segmentation(Compiled):
     mask: Tensor | None = None
     _: KW_ONLY
     transitions: Tensor | None = None
+    tolerance: float | None = None
     event_dims = 3
 
     def __post_init__(self) -> None:
+        check_tolerance("Segmentation", self.tolerance)
         if self.transitions is not None:
             check_table("Segmentation", "transitions", self.transitions, 2)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pullback.operators import spanning_tree as operators
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, relative_to_best
-from pullback.structures._checks import check_sample_shape
+from pullback.structures._checks import check_sample_shape, check_tolerance
 from pullback.structures._limits import check_count
 from pullback.structures._structure import Structure
 
@@ -28,6 +28,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     lengths: the number of nodes of each example, n if not given;  nodes beyond it are padding, and 0 or 1 have no edge.
     mask: (..., n, n), true for edges that are allowed;  false at one of its two entries forbids an edge, as −∞ does.
     components: the number of trees.
+    tolerance: the largest gap that `solve` and `support` may stop at, see `Structure.tolerance`; None is exact.
 
     There are nⁿ⁻² trees.  Argmax: O(n²), the greedy choice.  Log-partition and marginals: O(n³), by the matrix-tree
     theorem; forests of several trees have no such sums, for to count them is #P-hard.  SparseMAP splits the graph at
@@ -38,15 +39,19 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     mask: Tensor | None = None
     _: KW_ONLY
     components: int = 1
+    tolerance: float | None = None
     event_dims = 2
     fixed_sums = (-2, -1)
 
     @classmethod
-    def forest(cls, k: int, *, lengths: Tensor | None = None, mask: Tensor | None = None) -> SpanningTree:
+    def forest(
+        cls, k: int, *, lengths: Tensor | None = None, mask: Tensor | None = None, tolerance: float | None = None
+    ) -> SpanningTree:
         """Forests of k trees: every node is in one of them, and a tree may be a single node."""
-        return cls(lengths, mask, components=k)
+        return cls(lengths, mask, components=k, tolerance=tolerance)
 
     def __post_init__(self) -> None:
+        check_tolerance("SpanningTree", self.tolerance)
         if not isinstance(self.components, int) or isinstance(self.components, bool) or self.components < 1:
             raise ValueError(f"SpanningTree: components is {self.components!r}; expected an integer ≥ 1.")
 

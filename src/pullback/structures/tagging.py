@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from pullback.operators import chain, tagging
 from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
+from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._limits import check_count
 from pullback.structures._one_hot import one_hot
@@ -31,6 +32,7 @@ class Tagging(Compiled):
     lengths: the number of tags of each example, n if not given;  positions beyond it are padding.
     mask: (..., n, t), true for tags that are allowed; with it `log_partition` sums over the sequences that agree with
     what is known of the tags.
+    tolerance: the largest gap that SparseMAP may stop at, see `Structure.tolerance`; None is exact.
 
     −∞ forbids a transition, a first or a last tag; `Tagging.bio` and `Tagging.bioes` make such tables.  Gradients reach
     transitions, start and end through `log_partition`, `marginals`, `entropy`, `log_prob`, `sparsemap` and `support`.
@@ -52,10 +54,13 @@ class Tagging(Compiled):
     end: Tensor | None = None
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
+    tolerance: float | None = None
     event_dims = 2
     fixed_sums = (-1,)
 
     def __post_init__(self) -> None:
+        check_tolerance("Tagging", self.tolerance)
         for name, dims in (("transitions", 2), ("start", 1), ("end", 1)):
             if getattr(self, name) is not None or name == "transitions":
                 check_table("Tagging", name, getattr(self, name), dims)
@@ -123,7 +128,8 @@ class Tagging(Compiled):
     def project(self, point: Tensor) -> Tensor:
         scored = self.transitions, self.start, self.end
         transitions, start, end = (None if x is None else torch.where(x == -torch.inf, x.detach(), 0.0) for x in scored)
-        return Tagging(transitions, start, end, self.lengths, self.mask).sparsemap(point)  # type: ignore[arg-type]
+        facts = self.lengths, self.mask
+        return Tagging(transitions, start, end, *facts, tolerance=self.tolerance).sparsemap(point)  # type: ignore
 
     # ---- what a tagging is
 
