@@ -23,6 +23,8 @@ from pullback.experiments import records
 from pullback.experiments.display import RunDisplay, measures_in_words, watching
 from pullback.experiments.estimators import make_estimator, options_of
 from pullback.experiments.mistakes import Mistake, unknown
+from pullback.experiments.report import page
+from pullback.experiments.report.summary import Row, Section, sections
 from pullback.experiments.run import AnyTask, Run
 from pullback.experiments.sweep import Engine, cells, parse_assignment, split_rows, sweep
 from pullback.experiments.task import Task, batch_of
@@ -239,12 +241,11 @@ def _train_all(runs: list[Run[Any]], folder: Path, engine: Engine, workers: int,
         failures = sweep(runs, folder, engine, workers)
     for key, reason in failures.items():
         console.print(f"not finished: {key}: {reason}", soft_wrap=True)
-    _table(folder, console)
-    return 1 if failures else 0
-
-
-def _table(folder: Path, console: Console) -> None:
+    results, _ = _read_runs(folder)
+    keys = {run.key for run in runs}
+    _say_sections([result for result in results if result.run.key in keys], console)
     console.print(f"Runs in {folder}; `pullback report {folder}` makes a page of them.", soft_wrap=True)
+    return 1 if failures else 0
 
 
 def _compare(given: Sequence[str], console: Console) -> int:
@@ -275,8 +276,49 @@ def _compare(given: Sequence[str], console: Console) -> int:
 
 def _report(given: Sequence[str], console: Console) -> int:
     command = _parse(ReportCommand, "report", given)
-    _read_runs(command.runs)
+    _write_report(command.runs, command.to if command.to.name else command.runs / "report.html", console)
     return 0
+
+
+def _write_report(folder: Path, to: Path, console: Console) -> None:
+    results, complaints = _read_runs(folder)
+    for complaint in complaints:
+        console.print(complaint, soft_wrap=True)
+    _say_sections(results, console)
+    page.write(results, complaints, to)
+    console.print(f"Report written to {to}", soft_wrap=True)
+
+
+def _say_sections(results: Sequence[records.Result], console: Console) -> None:
+    """A table and a sentence for each task."""
+    for section in sections(results):
+        console.print(_terminal_table(section))
+        console.print(section.conclusion, highlight=False)
+        if section.unfinished:
+            console.print(f"{len(section.unfinished)} runs are not finished, and are not in the table.")
+
+
+def _terminal_table(section: Section) -> Table:
+    table = Table(title=section.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("estimator")
+    shown = section.measures[:4]
+    for column in (*(measure.replace("_", " ") for measure in shown), "decodings", "seconds", "seeds"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in section.rows:
+        cells = [_terminal_cell(section, row, measure) for measure in shown]
+        cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", str(len(row.results))]
+        table.add_row(row.label, *cells, *cost, style="dim" if section.is_yardstick(row) else "")
+    return table
+
+
+def _terminal_cell(section: Section, row: Row, measure: str) -> str:
+    value, error, best = row.middle(measure), row.error(measure), section.best(measure)
+    if value is None:
+        return ""
+    text = section.show(measure, value) + (f" ±{section.show(measure, error)}" if error is not None else "")
+    if row is best:
+        return f"[bold]{text}[/bold]"
+    return f"{text} =" if best is not None and section.tied(measure, row, best) else text
 
 
 def _read_runs(folder: Path) -> tuple[list[records.Result], list[str]]:

@@ -24,7 +24,7 @@ SAVE_EVERY = 60.0  # seconds, where evaluations are further apart than that
 
 
 class Diverged(Exception):
-    """The loss is no longer a number."""
+    """The model is no longer made of numbers."""
 
 
 @dataclass
@@ -102,7 +102,12 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
             factor = run.optimizer.factor(step, run.steps)
             for group in optimizer.param_groups:
                 group["lr"] = factor * group["full_lr"]
-            loss = task.total(wrapped.loss(batch, batch.y))
+            try:
+                loss = task.total(wrapped.loss(batch, batch.y))
+            except ValueError as error:
+                if _is_finite(model):
+                    raise
+                raise Diverged(f"parameters are no longer finite numbers at step {step}") from error
             optimizer.zero_grad()
             fabric.backward(loss)
             if run.optimizer.clip > 0:
@@ -113,8 +118,8 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
         watcher.on_step(step, losses[-1])
         if step % run.evaluate_every == 0 or step == run.steps:
             mean = float(torch.stack(losses).mean())
-            if not math.isfinite(mean):
-                raise Diverged(f"the loss is {mean} at step {step}")
+            if not math.isfinite(mean) or not _is_finite(model):
+                raise Diverged(f"parameters are no longer finite numbers at step {step}")
             losses.clear()
             if fabric.is_global_zero:
                 record = evaluate(run, model, data)
@@ -226,6 +231,10 @@ def _fabric(accelerator: str) -> Fabric:
     fabric = Fabric(accelerator=accelerator, devices=processes, strategy=strategy)
     fabric.launch()
     return fabric
+
+
+def _is_finite(model: Model) -> bool:
+    return all(bool(parameter.isfinite().all()) for parameter in model.parameters())
 
 
 def _on(device: torch.device, batch: Any) -> Any:
