@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
-from small_runs import TASKS, clusters
 
 from pullback.experiments import records
 from pullback.experiments.records import Log
 from pullback.experiments.training import train
+from small_runs import TASKS, clusters
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ import json
 import shlex
 
 import pytest
-from small_runs import SETUPS, SMALL, TASKS, clusters
 
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.sweep import cells
 from pullback.experiments.tasks import setup_of
+from small_runs import SETUPS, SMALL, TASKS, clusters
 
 
 def test_the_same_run_has_the_same_key_and_any_other_another():
@@ -31,9 +31,6 @@ def test_the_same_run_has_the_same_key_and_any_other_another():
 
 def test_a_key_does_not_depend_on_the_process_that_asks():
     assert Run(SETUPS["clusters"].task, "ste").key == "clusters-ste-s1-1c4506e323"
-
-
-
 
 
 @pytest.mark.parametrize("name", SETUPS)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_runs import SMALL, Interrupting, clusters, history
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.records import Log
 from pullback.experiments.training import Diverged, Order, Watcher, make_optimizer, train
+from small_runs import SMALL, Interrupting, clusters, history
 
 ROWS = [(name, row) for name in ("clusters", "subset") for row in SMALL[name].task.estimators()]
 ROWS += [("listops", row) for row in ("gold", "flat", "chain", "random", "supervised", "frozen", "spigot", "sparsemap")]

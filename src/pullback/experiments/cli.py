@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import pullback as pb
-from pullback.experiments import records
+from pullback.experiments import demo, records
 from pullback.experiments.display import RunDisplay, measures_in_words, watching
 from pullback.experiments.estimators import make_estimator, options_of
 from pullback.experiments.mistakes import Mistake, unknown
@@ -31,7 +31,6 @@ from pullback.experiments.task import Task, batch_of
 from pullback.experiments.tasks import SETUPS, TASKS
 from pullback.experiments.training import Diverged, train
 
-Flat = tyro.conf.OmitArgPrefixes
 Settings = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 Command = TypeVar("Command")
 
@@ -46,7 +45,7 @@ class RunCommand(Generic[AnyTask]):
         accelerator: cpu, gpu or auto; under torchrun, processes share each batch.
     """
 
-    run: Flat[Run[AnyTask]]
+    run: tyro.conf.OmitArgPrefixes[Run[AnyTask]]
     set: Settings = ()
     out: Path = Path("runs")
     accelerator: str = "cpu"
@@ -65,7 +64,7 @@ class SweepCommand(Generic[AnyTask]):
         out: the folder for runs; each has a folder of its own in it.
     """
 
-    run: Flat[Run[AnyTask]]
+    run: tyro.conf.OmitArgPrefixes[Run[AnyTask]]
     estimators: str = ""
     seeds: int = 3
     set: Settings = ()
@@ -85,7 +84,7 @@ class CompareCommand(Generic[AnyTask]):
         samples: for the exact gradient, where there are too many structures to list.
     """
 
-    run: Flat[Run[AnyTask]]
+    run: tyro.conf.OmitArgPrefixes[Run[AnyTask]]
     estimators: str = ""
     examples: int = 16
     draws: int = 50
@@ -145,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _dispatch(given: list[str], console: Console) -> int:
     if not given or given[0] in ("-h", "--help"):
         console.print(_overview())
-        return 0 if given else 2
+        return 0
     if given[0] not in COMMANDS:
         raise unknown("command", given[0], [*COMMANDS, "warm"])
     return COMMANDS[given[0]].call(given[1:], console)
@@ -203,7 +202,7 @@ def _of_task(kind: Any, command: str, given: Sequence[str], **more: Any) -> tupl
 
 
 def _run(given: Sequence[str], console: Console) -> int:
-    command, name = _of_task(RunCommand, "run", given)
+    command, _ = _of_task(RunCommand, "run", given)
     run = command.run
     for text in command.set:
         option, values = parse_assignment(text)
@@ -214,6 +213,7 @@ def _run(given: Sequence[str], console: Console) -> int:
     if log.is_done:
         console.print(f"already done: {log.folder}")
     else:
+        torch.set_num_threads(1)  # the tensors are small: a second thread waits more than it helps
         display = RunDisplay(console, run.optimizer.batch_size or len(run.task.data()["train"]))
         with display.progress:
             train(run, command.out, display, command.accelerator)
@@ -239,8 +239,7 @@ def _sweep(given: Sequence[str], console: Console) -> int:
 def _train_all(runs: list[Run[Any]], folder: Path, engine: Engine, workers: int, console: Console) -> int:
     with watching(runs, folder, console):
         failures = sweep(runs, folder, engine, workers)
-    for key, reason in failures.items():
-        console.print(f"not finished: {key}: {reason}", soft_wrap=True)
+    _say_failures(failures, console)
     results, _ = _read_runs(folder)
     keys = {run.key for run in runs}
     _say_sections([result for result in results if result.run.key in keys], console)
@@ -300,13 +299,13 @@ def _say_sections(results: Sequence[records.Result], console: Console) -> None:
 
 def _terminal_table(section: Section) -> Table:
     table = Table(title=section.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("estimator")
-    shown = section.measures[:4]
-    for column in (*(measure.replace("_", " ") for measure in shown), "decodings", "seconds", "seeds"):
+    table.add_column("estimator", no_wrap=True)
+    shown = section.measures[:3]
+    for column in (*(measure.replace("_", " ") for measure in shown), "decodings", "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in section.rows:
         cells = [_terminal_cell(section, row, measure) for measure in shown]
-        cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", str(len(row.results))]
+        cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}"]
         table.add_row(row.label, *cells, *cost, style="dim" if section.is_yardstick(row) else "")
     return table
 
@@ -315,7 +314,7 @@ def _terminal_cell(section: Section, row: Row, measure: str) -> str:
     value, error, best = row.middle(measure), row.error(measure), section.best(measure)
     if value is None:
         return ""
-    text = section.show(measure, value) + (f" ±{section.show(measure, error)}" if error is not None else "")
+    text = section.show(measure, value) + (f" ±{section.show_error(measure, error)}" if error is not None else "")
     if row is best:
         return f"[bold]{text}[/bold]"
     return f"{text} =" if best is not None and section.tied(measure, row, best) else text
@@ -364,7 +363,19 @@ def _nothing_more(command: str, given: Sequence[str]) -> None:
 
 
 def _demo(given: Sequence[str], console: Console) -> int:
-    raise Mistake("not yet")
+    command = _parse(DemoCommand, "demo", given)
+    planned = demo.runs(command.steps)
+    console.print(f"{len(planned)} runs in {command.out}; Ctrl-C stops, and the same command goes on.", soft_wrap=True)
+    with watching(planned, command.out, console):
+        failures = sweep(planned, command.out, "processes", command.workers)
+    _say_failures(failures, console)
+    _write_report(command.out, command.out / "report.html", console)
+    return 1 if failures else 0
+
+
+def _say_failures(failures: dict[str, str], console: Console) -> None:
+    for key, reason in failures.items():
+        console.print(f"not finished: {key}: {reason}", soft_wrap=True)
 
 
 COMMANDS = {

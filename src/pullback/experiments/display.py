@@ -75,9 +75,7 @@ def watching(runs: Sequence[Run[Any]], folder: Path, console: Console) -> Iterat
             thread.join()
 
 
-def _follow(
-    runs: Sequence[Run[Any]], folder: Path, progress: Progress, bar: TaskID, stopped: threading.Event
-) -> None:
+def _follow(runs: Sequence[Run[Any]], folder: Path, progress: Progress, bar: TaskID, stopped: threading.Event) -> None:
     finished: set[str] = set()
     while True:
         ending = stopped.is_set()

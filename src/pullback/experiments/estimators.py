@@ -21,7 +21,8 @@ class Supervised(Informed):
         log_linear = structure.offers(pb.LogLinear)
         intermediate = pb.FenchelYoungLoss(pb.Entropy() if log_linear else pb.SquaredNorm())
         point = structure.argmax(scores.detach())
-        return downstream(point) + intermediate(structure, scores, self.label.to(scores.dtype))
+        learned: Tensor = intermediate(structure, scores, self.label.to(scores.dtype))
+        return downstream(point) + learned
 
 
 class Frozen(pb.Estimator):

@@ -144,14 +144,18 @@ def read_records(path: Path) -> tuple[list[Record], str | None]:
                 return found, f"{path}: the last line is torn, and was left out"
             return found, f"{path}: line {number} is not JSON; this line and those after it were left out"
         if not isinstance(record, dict) or record.get("version") != VERSION or "step" not in record:
-            return found, f"{path}: line {number} is not a record of version {VERSION}; it and those after were left out"
+            return (
+                found,
+                f"{path}: line {number} is not a record of version {VERSION}; it and those after were left out",
+            )
         found.append(record)
     return found, None
 
 
 def read(folder: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list[str]]:
     """All runs below a folder, and a sentence about each file that is not what it should be."""
-    results, complaints = [], []
+    results: list[Result] = []
+    complaints: list[str] = []
     for path in sorted(folder.rglob("run.json")):
         try:
             results.append(_read_one(path.parent, tasks, complaints))

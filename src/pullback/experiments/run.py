@@ -109,7 +109,9 @@ class Run(Generic[AnyTask]):
             raise unknown("task", name, tasks)
         options = tuple(given.pop("options").items())
         optimizer = _made(Optimizer, given.pop("optimizer"))
-        return _made(Run, {**given, "task": _made(tasks[name], settings), "options": options, "optimizer": optimizer})
+        task = _made(tasks[name], settings)
+        made: Run[Task] = _made(Run, {**given, "task": task, "options": options, "optimizer": optimizer})
+        return made
 
     def settings(self) -> dict[str, Value]:
         """Every setting but the estimator's options by its flat name, as on the command line."""
@@ -120,14 +122,14 @@ class Run(Generic[AnyTask]):
 
     def with_setting(self, name: str, value: Value) -> "Run[AnyTask]":
         """The same run with another value of a setting, by its flat name."""
-        if name in {one.name for one in fields(self.optimizer)}:
-            return replace(self, optimizer=replace(self.optimizer, **{name: _like(name, value, self.settings()[name])}))
         if name not in self.settings():
             raise unknown("setting", name, self.settings())
-        value = _like(name, value, self.settings()[name])
-        if name in {one.name for one in fields(self.task)}:  # type: ignore[arg-type]
-            return replace(self, task=replace(self.task, **{name: value}))  # type: ignore[type-var]
-        return replace(self, **{name: value})  # type: ignore[arg-type]
+        changed: dict[str, Any] = {name: _like(name, value, self.settings()[name])}
+        if name in vars(self.optimizer):
+            return replace(self, optimizer=replace(self.optimizer, **changed))
+        if name in vars(self.task):
+            return replace(self, task=replace(self.task, **changed))  # type: ignore[type-var]
+        return replace(self, **changed)
 
     def with_option(self, name: str, value: Value) -> "Run[AnyTask]":
         """The same run with another value of an option of its estimator."""

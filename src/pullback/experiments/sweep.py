@@ -123,7 +123,7 @@ def sweep(runs: Sequence[Run[Any]], folder: Path, engine: Engine = "processes", 
             break
         try:
             with _engine(engine):
-                work = (joblib.delayed(train_cell)(run, folder, engine) for run in todo)
+                work = (joblib.delayed(train_cell)(run, folder) for run in todo)
                 answers = joblib.Parallel(n_jobs=1 if engine == "here" else workers, batch_size=1)(work)
         except Mistake:
             raise
@@ -135,10 +135,9 @@ def sweep(runs: Sequence[Run[Any]], folder: Path, engine: Engine = "processes", 
     return failures
 
 
-def train_cell(run: Run[Any], folder: Path, engine: Engine = "here") -> str:
+def train_cell(run: Run[Any], folder: Path) -> str:
     """Trains one run; what went wrong, or nothing."""
-    if engine != "here":
-        torch.set_num_threads(1)  # other processes have the other processors
+    torch.set_num_threads(1)  # other runs have the other processors
     try:
         train(run, folder)
     except (Diverged, Mistake, ValueError, TypeError, RuntimeError, OSError) as error:

@@ -87,7 +87,8 @@ class Model(pb.LatentStructureModel):
         """The point that a relaxation trains with, which is not the one it is tested with; None for other methods."""
         estimator = self.estimator
         if isinstance(estimator, pb.Relaxation) and estimator.decodes_from is None:
-            return estimator(self.structure_of(x), self.encoder(x))
+            point: Tensor = estimator(self.structure_of(x), self.encoder(x))
+            return point
         return None
 
     def _look_at(self, x: Any) -> None:

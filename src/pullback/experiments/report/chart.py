@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 560, 320
+WIDTH, HEIGHT = 500, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 150, 14, 44
 LINE = 15  # the height of a label
 COLORS = 8
@@ -84,7 +84,10 @@ def lines(title: str, series: Sequence[Series], x_label: str, y_label: str, *, l
             "</polyline>"
         )
         if len(one.points) < 6:
-            shapes += [f'<circle class="dot c{one.color % COLORS}" cx="{across(x)}" cy="{up(y)}" r="3"/>' for x, y in one.points]
+            shapes += [
+                f'<circle class="dot c{one.color % COLORS}" cx="{across(x)}" cy="{up(y)}" r="3"/>'
+                for x, y in one.points
+            ]
     shapes += _end_labels([(one.name, up(one.points[-1][1]), one.color) for one in series])
     return _framed(title, across, up, x_label, y_label, shapes)
 
@@ -95,15 +98,21 @@ def points(
     """Points (name, x, y, color), each with its name beside it."""
     across = axis([x for _, x, _, _ in named], LEFT + 8, WIDTH - RIGHT, log_x)
     up = axis([y for _, _, y, _ in named], HEIGHT - BOTTOM, TOP)
-    shapes, taken = [], []
+    shapes: list[str] = []
+    taken: list[tuple[float, float]] = []
     for name, x, y, color in sorted(named, key=lambda one: -one[2]):
         at, height = across(x), up(y)
-        shapes.append(f'<circle class="dot c{color % COLORS}" cx="{at}" cy="{height}" r="5"><title>{escape(name)}</title></circle>')
+        shapes.append(
+            f'<circle class="dot c{color % COLORS}" cx="{at}" cy="{height}" r="5">'
+            f"<title>{escape(name)}</title></circle>"
+        )
         text = height + 4
         while any(abs(text - other) < LINE - 2 and abs(at - where) < 130 for where, other in taken):
             text += 2
         taken.append((at, text))
-        shapes.append(f'<text class="c{color % COLORS}" x="{at + 8}" y="{round(text, 1)}">{escape(_short(name))}</text>')
+        shapes.append(
+            f'<text class="c{color % COLORS}" x="{at + 8}" y="{round(text, 1)}">{escape(_short(name))}</text>'
+        )
     return _framed(title, across, up, x_label, y_label, shapes)
 
 
@@ -135,11 +144,14 @@ def _framed(title: str, across: Axis, up: Axis, x_label: str, y_label: str, shap
         grid.append(f'<text class="tick" x="{LEFT - 6}" y="{up(tick) + 4}" text-anchor="end">{number(tick)}</text>')
     for tick in across.ticks:
         at = across(tick)
-        grid.append(f'<text class="tick" x="{at}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{number(tick)}</text>')
+        grid.append(
+            f'<text class="tick" x="{at}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{number(tick)}</text>'
+        )
     middle, center = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
     grid.append(f'<text class="label" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
     grid.append(
-        f'<text class="label" transform="translate(13 {center}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>'
+        f'<text class="label" transform="translate(13 {center}) rotate(-90)" text-anchor="middle">'
+        f"{escape(y_label)}</text>"
     )
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">'

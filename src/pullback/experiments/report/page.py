@@ -35,8 +35,8 @@ def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
     contents = "".join(f'<li><a href="#s{i}">{escape(one.title)}</a></li>' for i, one in enumerate(found))
     body = [
         "<header><h1>Training through latent structures</h1>",
-        f"<p>{done} finished runs of {len(results)}, with pullback {pb.__version__}.  Numbers are those of the test data "
-        "after the last step, medians over seeds ± standard error; each leads to its settings and to the command that "
+        f"<p>{done} finished runs of {len(results)}, with pullback {pb.__version__}.  Numbers are those of the "
+        "test data after the last step, medians over seeds ± standard error; each leads to its settings and to the command that "
         "repeats it.</p>",
         f"<nav><ul>{contents}</ul></nav></header>",
         *(_section(section, i) for i, section in enumerate(found)),
@@ -47,7 +47,7 @@ def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>pullback: {done} runs</title><link rel=\"icon\" href=\"data:,\"><style>{_STYLE}</style></head>"
+        f'<title>pullback: {done} runs</title><link rel="icon" href="data:,"><style>{_STYLE}</style></head>'
         f"<body>{''.join(body)}</body></html>\n"
     )
 
@@ -102,7 +102,7 @@ def _cell(section: Section, row: Row, measure: str, best: Row | None) -> str:
         return "<td></td>"
     text = section.show(measure, value)
     if error is not None:
-        text += f'<span class="error"> ±{section.show(measure, error)}</span>'
+        text += f'<span class="error"> ±{section.show_error(measure, error)}</span>'
     is_best = best is not None and (row is best or (not section.is_yardstick(row) and value == best.middle(measure)))
     if is_best:
         text = f"<b>{text}</b>"
@@ -121,7 +121,9 @@ def _figures(section: Section, colors: dict[str, int]) -> str:
         _sensitivity(section, colors),
         *(_diagnostic(section, colors, name, what) for name, what in _DIAGNOSTICS.items()),
     ]
-    figures = "".join(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" for caption, svg in drawn if svg)
+    figures = "".join(
+        f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" for caption, svg in drawn if svg
+    )
     return f'<div class="figures">{figures}</div>'
 
 
@@ -152,7 +154,7 @@ def _curves(section: Section, colors: dict[str, int]) -> tuple[str, str]:
     series = []
     for row in _leading(section, colors):
         line, band = _history(row, lambda record: scale * record["validation"][measure])
-        series.append(Series(row.label, line, colors[row.run.estimator], band))
+        series.append(Series(row.run.estimator, line, colors[row.run.estimator], band))
     if not series or max(len(one.points) for one in series) < 2:
         return "", ""
     caption = "While training, on validation data: median over seeds, and the range of all seeds."
@@ -170,7 +172,8 @@ def _costs(section: Section, colors: dict[str, int]) -> list[tuple[str, str]]:
         ("seconds", "seconds of training", "Quality against seconds."),
     ):
         named = [
-            (row.label, row.cost(cost), scale * (row.middle(measure) or 0.0), colors[row.run.estimator]) for row in rows
+            (row.run.estimator, row.cost(cost), scale * (row.middle(measure) or 0.0), colors[row.run.estimator])
+            for row in rows
         ]
         drawn.append((caption, chart.points(caption, named, x_label, _unit(section, measure), log_x=True)))
     return drawn
@@ -201,7 +204,7 @@ def _diagnostic(section: Section, colors: dict[str, int], name: str, what: str) 
     for row in _leading(section, colors):
         line, _ = _history(row, lambda record: record.get("gradient", {}).get(name))
         if len(line) > 1:
-            series.append(Series(row.label, line, colors[row.run.estimator]))
+            series.append(Series(row.run.estimator, line, colors[row.run.estimator]))
     if not series or all(y == 0 for one in series for _, y in one.points):
         return "", ""
     return f"On a batch of training data: {what}.", chart.lines(what, series, "step", name)
@@ -268,5 +271,3 @@ def _unfinished(section: Section) -> str:
         why = result.failure or f"stopped at step {step} of {result.run.steps}"
         items.append(f"<li>{escape(result.run.key)}: {escape(why)}</li>")
     return f"<h3>Not finished, and not in the table</h3><ul>{''.join(items)}</ul>"
-
-

@@ -51,7 +51,7 @@ class Row:
 
     def cost(self, name: str) -> float:
         """The median of seconds, or of runs of the decoder in a step."""
-        return median(result.records[-1][name] for result in self.results)
+        return median(float(result.records[-1][name]) for result in self.results)
 
     def command(self, seed: int) -> str:
         """The command that repeats one of the runs."""
@@ -134,6 +134,10 @@ class Section:
     def show(self, measure: str, value: float) -> str:
         """A value as it is printed: shares in percent."""
         return f"{100 * value:.1f}" if measure in self.task.percent else f"{value:.3g}"
+
+    def show_error(self, measure: str, value: float) -> str:
+        """A standard error as it is printed."""
+        return self.show(measure, value) if measure in self.task.percent else f"{value:.1g}"
 
     @property
     def conclusion(self) -> str:

@@ -95,8 +95,7 @@ def read_file(path: Path) -> Iterator[Expression]:
 
     A line is a label, a tab, and the expression with parentheses around binary steps, which are dropped.
     """
-    opened = lzma.open(path, "rt") if path.suffix == ".xz" else path.open()
-    with opened as file:
+    with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as file:
         for number, line in enumerate(file, 1):
             label, tab, text = line.strip().partition("\t")
             tokens = [token for token in text.split() if token not in "()"]

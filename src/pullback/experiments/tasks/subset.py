@@ -1,7 +1,7 @@
 """The k-subset toy: find the k items of n that come nearest to a target, when all one has is a gradient estimate.
 
-Small enough to know everything: with n = 10 and k = 5 there are 252 subsets, so that the expected loss, its gradient, and
-the best subset are exact.  Reference: Niepert, Minervini and Franceschi (2021), with the measures of Ahmed et al. (2023).
+Small enough to know everything: with n = 10 and k = 5 there are 252 subsets, so that the expected loss, its gradient
+and the best subset are exact.  Reference: Niepert, Minervini and Franceschi (2021); measures of Ahmed et al. (2023).
 """
 
 from collections.abc import Callable
