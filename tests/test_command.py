@@ -10,7 +10,7 @@ from pullback import command
 
 WITHOUT_THE_EXTRA = """
 import sys
-for name in ("rich", "sklearn"):
+for name in ("rich", "sklearn", "tyro", "lightning_fabric", "joblib"):
     sys.modules[name] = None
 from pullback.command import main
 main({arguments!r})

@@ -48,7 +48,7 @@ class Axis:
             tens = [tick for tick in inside if round(math.log10(tick)) == math.log10(tick)]
             return tens if len(tens) >= 3 else inside
         step = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
-        step *= next(factor for factor in (1, 2, 5, 10) if (self.high - self.low) / (factor * step) <= 5)
+        step *= next(factor for factor in (1, 2, 5, 10) if (self.high - self.low) / (factor * step) <= 6)
         first = math.ceil(self.low / step - 1e-9)
         return [step * i for i in range(first, first + 7) if step * i <= self.high + 1e-9 * step]
 

@@ -36,8 +36,8 @@ def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
     body = [
         "<header><h1>Training through latent structures</h1>",
         f"<p>{done} finished runs of {len(results)}, with pullback {pb.__version__}.  Numbers are those of the "
-        "test data after the last step, medians over seeds ± standard error; each leads to its settings and to the command that "
-        "repeats it.</p>",
+        "test data after the last step, medians over seeds ± standard error; each leads to its settings and "
+        "to the command that repeats it.</p>",
         f"<nav><ul>{contents}</ul></nav></header>",
         *(_section(section, i) for i, section in enumerate(found)),
     ]
