@@ -124,6 +124,35 @@ def test_a_run_that_is_killed_at_any_moment_ends_as_if_it_had_not_been(tmp_path)
     same_parameters(*(tmp_path / name / run.key for name in ("whole", "killed")))
 
 
+SHARED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from small_runs import clusters
+from pullback.experiments.training import train
+import torch
+torch.set_num_threads(1)
+train(clusters("structured_attention"), Path(sys.argv[1]))
+"""
+
+
+def test_two_processes_that_share_batches_give_the_result_of_one(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(SHARED)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29517"]
+    words = [*launch, str(program), str(tmp_path / "two"), str(Path(__file__).parents[1])]
+    finished = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    run = clusters("structured_attention")
+    train(run, tmp_path / "one")
+    one, two = (
+        torch.load(tmp_path / name / run.key / "checkpoint.pt", weights_only=True)["model"] for name in ("one", "two")
+    )
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], atol=1e-5, rtol=1e-4)
+    assert len(history(tmp_path / "two" / run.key)) == len(history(tmp_path / "one" / run.key))
+
+
 def test_a_run_that_is_done_is_not_trained_again(tmp_path):
     run = clusters()
     train(run, tmp_path)

@@ -88,10 +88,12 @@ class Log:
         torch.save(checkpoint, beside)
         self._move(beside, "checkpoint.pt")
 
-    def checkpoint(self) -> dict[str, Any] | None:
-        """The last checkpoint, after dropping records that are newer; None if the run has to begin at the beginning."""
+    def checkpoint(self, is_writer: bool = True) -> dict[str, Any] | None:
+        """The last checkpoint, None if there is none yet; whoever writes drops records that are newer."""
         path = self.path("checkpoint.pt")
-        found: dict[str, Any] | None = torch.load(path, weights_only=True) if path.exists() else None
+        found: dict[str, Any] | None = torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+        if not is_writer:
+            return found
         records, _ = read_records(self.path("records.jsonl"))
         kept = [record for record in records if found is not None and record["step"] <= found["step"]]
         self._replace("records.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())

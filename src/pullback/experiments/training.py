@@ -72,13 +72,14 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
     step = 0
     losses: list[Tensor] = []
 
-    found = log.checkpoint() if fabric.world_size == 1 else None
+    torch.manual_seed(run.seed + 1_000_003 * fabric.global_rank)  # processes draw samples and noise of their own
+    found = log.checkpoint(is_writer=fabric.is_global_zero)
     if found is not None:
         model.load_state_dict(found["model"])
         optimizer.load_state_dict(found["optimizer"])
         step, cost.seconds, cost.decodings = found["step"], found["seconds"], found["decodings"]
         losses = [torch.tensor(loss) for loss in found["losses"]]
-        _restore_random(found["random"])
+        _restore_random(found["random"], fabric)
 
     def save() -> None:
         checkpoint = {
@@ -88,7 +89,7 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
             "seconds": cost.seconds,
             "decodings": cost.decodings,
             "losses": [float(loss) for loss in losses],
-            "random": _random(),
+            "random": _random(fabric),
         }
         if fabric.is_global_zero:
             log.save(checkpoint)
@@ -125,9 +126,9 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
                 record = evaluate(run, model, data)
                 record |= {"step": step, "loss": mean, "seconds": cost.seconds, "decodings": cost.decodings / step}
                 log.write(record)
-                save()
                 watcher.on_record(record)
-        elif cost.seconds - saved_at > SAVE_EVERY:
+            save()
+        elif fabric.world_size == 1 and cost.seconds - saved_at > SAVE_EVERY:
             saved_at = cost.seconds
             save()
     if fabric.is_global_zero:
@@ -241,14 +242,17 @@ def _on(device: torch.device, batch: Any) -> Any:
     return batch if device.type == "cpu" else batch.to(device)
 
 
-def _random() -> dict[str, Any]:
-    return {
-        "cpu": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-    }
+def _random(fabric: Fabric) -> dict[str, list[Tensor]]:
+    """The random states of every process."""
+    on_gpu = fabric.device.type == "cuda"
+    states = {"cpu": torch.get_rng_state()} | ({"cuda": torch.cuda.get_rng_state(fabric.device)} if on_gpu else {})
+    if fabric.world_size == 1:
+        return {name: [state] for name, state in states.items()}
+    return {name: list(fabric.all_gather(state).cpu()) for name, state in states.items()}
 
 
-def _restore_random(states: dict[str, Any]) -> None:
-    torch.set_rng_state(states["cpu"])
-    if states["cuda"]:
-        torch.cuda.set_rng_state_all(states["cuda"])
+def _restore_random(states: dict[str, list[Tensor]], fabric: Fabric) -> None:
+    rank = fabric.global_rank if len(states["cpu"]) == fabric.world_size else 0
+    torch.set_rng_state(states["cpu"][rank])
+    if fabric.device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"][rank], fabric.device)
