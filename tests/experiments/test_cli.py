@@ -7,11 +7,11 @@ import sys
 import time
 
 import pytest
-from small_runs import SETUPS, TASKS, clusters
 
 import pullback as pb
 from pullback.experiments import cli, demo, records
 from pullback.experiments.cli import main
+from small_runs import SETUPS, TASKS, clusters
 
 QUICK = ["--features", "8", "--batch-size", "50", "--steps", "4", "--evaluate-every", "2"]
 

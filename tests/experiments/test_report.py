@@ -7,12 +7,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from small_runs import SMALL, clusters
 
 from pullback.experiments.records import Result
 from pullback.experiments.report import chart, page
 from pullback.experiments.report.summary import sections
 from pullback.experiments.task import Picture
+from small_runs import SMALL, clusters
 
 
 def result(run, accuracy, *, is_done=True, failure=None, cost=1.0):

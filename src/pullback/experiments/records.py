@@ -91,7 +91,9 @@ class Log:
     def checkpoint(self, is_writer: bool = True) -> dict[str, Any] | None:
         """The last checkpoint, None if there is none yet; whoever writes drops records that are newer."""
         path = self.path("checkpoint.pt")
-        found: dict[str, Any] | None = torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+        found: dict[str, Any] | None = (
+            torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+        )
         if not is_writer:
             return found
         records, _ = read_records(self.path("records.jsonl"))
