@@ -22,7 +22,7 @@ CLUSTERS = (
 # One seed: a tree model takes longer than all clusters.  A small step where labels start from marginals; noise for
 # spigot_eg, none for relaxations.
 LISTOPS = ("gold", "flat", "sparsemap", "structured_attention", "spigot_eg(step_size=0.1, noise=1)", "spigot(noise=1)")
-LISTOPS_STEPS = 1000
+LISTOPS_STEPS = 600
 
 
 def runs(steps: int = 0) -> list[Run[Any]]:

@@ -248,7 +248,8 @@ def _random(fabric: Fabric) -> dict[str, list[Tensor]]:
     states = {"cpu": torch.get_rng_state()} | ({"cuda": torch.cuda.get_rng_state(fabric.device)} if on_gpu else {})
     if fabric.world_size == 1:
         return {name: [state] for name, state in states.items()}
-    return {name: list(fabric.all_gather(state).cpu()) for name, state in states.items()}
+    gathered: Any = fabric.all_gather(states)
+    return {name: list(states.cpu()) for name, states in gathered.items()}
 
 
 def _restore_random(states: dict[str, list[Tensor]], fabric: Fabric) -> None:

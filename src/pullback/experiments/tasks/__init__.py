@@ -11,7 +11,7 @@ from pullback.experiments.tasks.subset import SubsetToy
 TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps)}
 """Every task by its name."""
 
-_LISTOPS = Optimizer("adamw", learning_rate=2e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
+_LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
 
 SETUPS: dict[str, Run[Any]] = {
     # A fast decoder and a slow encoder on half batches, so that latents do not die before the decoder knows them.

@@ -214,6 +214,7 @@ class Decoder(nn.Module):
         self.rounds = rounds
         self.embedding = nn.Embedding(len(WORDS), size)
         self.message = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, size))
+        self.update = nn.Sequential(nn.Linear(2 * size, hidden), nn.ReLU(), nn.Linear(hidden, size))
         self.norm = nn.LayerNorm(size)
         self.answer = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, 10))
 
@@ -222,7 +223,8 @@ class Decoder(nn.Module):
         tokens = self.embedding(batch.tokens)
         state = tokens
         for _ in range(self.rounds):
-            state = self.norm(tokens + arcs @ self.message(state))
+            received = arcs @ self.message(state)  # summed over modifiers
+            state = self.norm(tokens + self.update(torch.cat([tokens, received], -1)))
         logits: Tensor = self.answer(state[:, 0])
         return logits
 
