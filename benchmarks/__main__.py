@@ -23,10 +23,13 @@ def main() -> int:
         "--data", metavar="FOLDER", help="a treebank, *-ud-train.conllu and *-ud-dev.conllu, for trees.parser"
     )
     parser.add_argument("--base", metavar="SRC", help="the `src` of an older checkout, for start_up.against_base")
+    parser.add_argument("--cpu", action="store_true", help="measure processor time, on a busy machine; not for threads")
     parser.add_argument("--list", action="store_true", help="name the cases and leave")
     options = parser.parse_args()
     if options.data:
         os.environ["PULLBACK_BENCH_DATA"] = options.data
+    if options.cpu:
+        os.environ["PULLBACK_BENCH_CPU"] = "1"
     if options.base:
         os.environ["PULLBACK_BENCH_BASE"] = options.base
 

@@ -23,6 +23,8 @@ states what was promised:
 - `agree(ours, theirs)` raises where two answers differ: what is compared must be the same thing.
 - A contender is a call without arguments.  Its time is the median over rounds; a ratio is the median of the ratios
   within each round, so a machine that slows down for a while slows down both sides.
+- `with_gradient(function, inputs, cotangent)` is one forward and one backward pass, `with_threads(2, call)` the same
+  call with two threads.
 - `absolute(times, at_most=10e-6, per=32, unit="s/row")` is a figure for a time itself, `Figure(...)` for anything else.
 - A new file of cases needs no registration: `python -m benchmarks` imports every module beside this one.
 """
@@ -154,18 +156,35 @@ def _settle_allocator() -> None:
     torch.zeros(2**22)
 
 
+def by_processor_time() -> bool:
+    """Whether turns are measured by the time of the processor, which other programs do not lengthen."""
+    return bool(os.environ.get("PULLBACK_BENCH_CPU"))
+
+
 def _timed(call: Call, repeats: int) -> float:
+    clock = time.process_time if by_processor_time() else time.perf_counter
     gc.collect(0)
     collects = gc.isenabled()
     gc.disable()
     try:
-        start = time.perf_counter()
+        start = clock()
         for _ in range(repeats):
             call()
-        return (time.perf_counter() - start) / repeats
+        return (clock() - start) / repeats
     finally:
         if collects:
             gc.enable()
+
+
+def with_gradient(
+    function: Callable[[], torch.Tensor],
+    inputs: torch.Tensor | tuple[torch.Tensor, ...],
+    cotangent: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """One forward and one backward pass: the gradient of what `function` returns, by the first of its inputs."""
+    value = function()
+    cotangent = torch.ones_like(value) if cotangent is None else cotangent
+    return torch.autograd.grad(value, inputs, cotangent)[0]
 
 
 def with_threads(threads: int, call: Call) -> Call:

@@ -1,10 +1,10 @@
-"""The table that `python -m benchmarks` prints, and the JSON file it leaves behind."""
+"""The table that `python -m benchmarks` prints, and what it leaves behind: a JSON file, and curves over sizes."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from importlib import metadata
@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from ._harness import OURS, Figure
+from ._harness import OURS, Figure, by_processor_time
 
 RESULTS = Path(__file__).parent / "results"
 _VERSIONS = ("pullback", "torch", "numpy", "numba", "scipy", "entmax", "torch-struct", "supar", "ufal.chu-liu-edmonds")
@@ -94,6 +94,7 @@ def save(figures: Iterable[Figure]) -> Path:
         "time": now.isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "processor": _processor(),
+        "clock": "processor time" if by_processor_time() else "wall time",
         "versions": {name: version for name in _VERSIONS if (version := _version(name))},
         "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
     }
@@ -115,3 +116,22 @@ def _processor() -> str:
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor()
+
+
+def plot(name: str, title: str, axis: str, sizes: Sequence[int], curves: Mapping[str, Sequence[float]]) -> Path:
+    """Draw seconds per example over sizes, both on logarithmic axes, into NAME.png; returns the file."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    for label, seconds in curves.items():
+        axes.loglog(sizes[: len(seconds)], [1e6 * s for s in seconds], marker="o", label=label)
+    axes.set(xlabel=axis, ylabel="µs per example", title=title)
+    axes.legend()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.png"
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+    return path

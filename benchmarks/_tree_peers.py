@@ -6,20 +6,12 @@ comes out.  `to_ours` takes an arc matrix back, for comparing answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ._harness import optional
-
-
-def with_gradient(function: Callable[[], Tensor], scores: Tensor, cotangent: Tensor | None = None) -> Tensor:
-    """The gradient of what `function` returns with respect to `scores`: one forward and one backward pass."""
-    value = function()
-    cotangent = torch.ones_like(value) if cotangent is None else cotangent
-    return torch.autograd.grad(value, scores, cotangent)[0]
 
 
 def tree_score(scores: Tensor, arcs: Tensor) -> Tensor:

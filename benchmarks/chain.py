@@ -10,8 +10,7 @@ from torch import Tensor
 import pullback as pb
 from pullback.operators import chain as operators
 
-from ._harness import OURS, Figure, agree, case, faster_than, optional, take_turns, with_threads
-from ._tree_peers import with_gradient
+from ._harness import OURS, Figure, agree, case, faster_than, optional, take_turns, with_gradient, with_threads
 
 SIZES = ((32, 25, 10), (64, 50, 20), (16, 200, 32))  # sequences, positions, tags
 SCALES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.01)

@@ -9,8 +9,18 @@ from torch import Tensor
 
 import pullback as pb
 
-from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, take_turns, with_threads
-from ._tree_peers import with_gradient
+from ._harness import (
+    OURS,
+    Figure,
+    absolute,
+    agree,
+    case,
+    faster_than,
+    optional,
+    take_turns,
+    with_gradient,
+    with_threads,
+)
 
 SIZES = ((32, 25), (32, 40))  # sentences, words
 TORCH_STRUCT, SUPAR = "torch-struct", "supar"

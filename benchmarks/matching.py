@@ -11,8 +11,19 @@ from torch import Tensor
 
 import pullback as pb
 
-from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, slower_than, take_turns, with_threads
-from ._tree_peers import with_gradient
+from ._harness import (
+    OURS,
+    Figure,
+    absolute,
+    agree,
+    case,
+    faster_than,
+    optional,
+    slower_than,
+    take_turns,
+    with_gradient,
+    with_threads,
+)
 
 BATCH = 32
 SIZES = {10: 1.5, 50: 1.0, 200: 1.0}

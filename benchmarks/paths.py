@@ -10,8 +10,7 @@ from torch import Tensor
 import pullback as pb
 from pullback.operators import paths as operators
 
-from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, slower_than, take_turns
-from ._tree_peers import with_gradient
+from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, slower_than, take_turns, with_gradient
 
 TORCH_STRUCT, ACTIVE_SET, LOOP = "torch-struct", "active set", "torch loop"
 SCALES = (1000.0, 30.0, 1.0, 0.1, 0.0)

@@ -9,8 +9,7 @@ from torch import Tensor
 
 import pullback as pb
 
-from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, take_turns
-from ._tree_peers import with_gradient
+from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, take_turns, with_gradient
 
 SIZES = ((32, 10), (64, 25), (32, 50), (8, 100))  # graphs, nodes
 SCALES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.01)

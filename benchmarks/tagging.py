@@ -9,8 +9,7 @@ from torch import Tensor
 
 import pullback as pb
 
-from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, take_turns
-from ._tree_peers import with_gradient
+from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, take_turns, with_gradient
 
 SIZES = ((32, 25, 10), (64, 50, 20), (16, 200, 32))  # sequences, positions, tags
 CRF, SUPAR = "pytorch-crf", "supar"

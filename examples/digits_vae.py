@@ -44,9 +44,8 @@ class DigitsVAE(nn.Module):
             pixels = Binomial(16, logits=self.decoder(z.flatten(1)))
             return -pixels.log_prob(images).sum(-1)
 
-        counted = pb.Counted(surprise)
-        expected = pb.sparse_marginalization().loss(structure, scores, counted)
-        return -expected - kl_divergence(posterior, prior), counted.calls
+        expected = pb.sparse_marginalization().loss(structure, scores, surprise)
+        return -expected - kl_divergence(posterior, prior), int(posterior.mixture.size.max())
 
 
 def train(name: str, images: Tensor, epochs: int) -> None:

@@ -132,7 +132,7 @@ RANKINGS = [
     Case("Ranking, values, two of them equal", pb.Ranking(torch.tensor([0.5, -1.0, 0.5, 2.0])), (2,), (4,)),
     Case(
         "Ranking, values for each example, lengths",
-        pb.Ranking(torch.tensor([[1, 2, 4, 8], [3, 1, 9, 9], [2, 0, 0, 0]]), LENGTHS),
+        pb.Ranking(torch.tensor([[1, 2, 4, 8], [3, 1, 9, 9], [2, 0, 0, 0]]), lengths=LENGTHS),
         (3,),
         (4,),
     ),
@@ -267,6 +267,8 @@ SEGMENTATIONS = [
     Case("Segmentation, no batch", pb.Segmentation(), (), (4, 2, 1)),
     Case("Segmentation, lengths", pb.Segmentation(WORDS), (3,), (3, 3, 1)),
     Case("Segmentation, mask", pb.Segmentation(mask=SEGMENTS), (2,), (3, 2, 2)),
+    Case("Segmentation, transitions", pb.Segmentation(transitions=STEPS[:2, :2]), (3,), (3, 2, 2)),
+    Case("Segmentation, transitions, lengths", pb.Segmentation(WORDS, transitions=STEPS), (3,), (3, 2, 3)),
 ]
 TABLES = torch.tensor([[3, 2], [0, 0], [2, 2]])
 ALIGNMENTS = [
@@ -359,13 +361,23 @@ def one_of_each_kind(cases: list[Case], with_options: bool = True) -> list[Case]
     return list({kind(case, with_options): case for case in reversed(cases)}.values())[::-1]
 
 
+def plain_and_special(cases: list[Case]) -> list[Case]:
+    """For each type of structure, the first case whose examples are alike, and the last whose are not."""
+    types = lambda case: tuple(part for part in kind(case, with_options=False) if isinstance(part, type))
+    plain = {(*types(case), True): case for case in reversed(cases) if is_alike_for_all(case)}
+    special = {(*types(case), False): case for case in cases if not is_alike_for_all(case)}
+    chosen = [*plain.values(), *special.values()]
+    return [case for case in cases if case in chosen]
+
+
 # What is inherited from an argmax alone knows the scores of parts, not those that a structure has of its own.
 INHERITING = [case for case in WHOLE if not case.structure.has_own_scores]
 BARE = [bare(case) for case in one_of_each_kind(INHERITING, with_options=False)]
 STRUCTURES = WHOLE + BARE + ALONE
 LOG_LINEAR = [case for case in STRUCTURES if case.structure.offers(pb.LogLinear)]
-# The rooms above see a structure through its interface: one of each kind is enough for them.
-UPSTAIRS = one_of_each_kind(WHOLE) + BARE[::5] + ALONE
+# The rooms above see a structure through its interface: for them two of each type are enough, one whose examples are
+# alike and one with lengths or a mask, and some that inherit most of what they can.
+UPSTAIRS = [*plain_and_special(WHOLE), TREES[3], TREES[7], *plain_and_special(BARE)[::4], *ALONE[::2]]
 LOG_LINEAR_UPSTAIRS = [case for case in UPSTAIRS if case.structure.offers(pb.LogLinear)]
 MAY_FORBID = [case for case in STRUCTURES if case.structure.is_zero_one]  # every item has a rank
 K_BEST = [case for case in STRUCTURES if case.structure.offers(pb.KBest)]

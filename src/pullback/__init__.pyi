@@ -1,20 +1,40 @@
 from pullback.descents._descent import Descent, Downstream, Iterate, Pullback, Pulled, StepSize
+from pullback.descents.adaptive import Adaptive
 from pullback.descents.exhaustive import Exhaustive
+from pullback.descents.given import Given
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
-from pullback.descents.step_sizes import Polyak, Relative
+from pullback.descents.step_sizes import Fixed, Polyak, Relative
+from pullback.descents.symmetric import Symmetric
 from pullback.descents.unconstrained import Unconstrained
 from pullback.distributions._distribution import StructureDistribution
 from pullback.distributions.gibbs import Gibbs
 from pullback.distributions.sparsemap import SparseMAPDistribution
 from pullback.estimators._estimator import Estimator
 from pullback.estimators._inspection import Inspection, Label
+from pullback.estimators.blackbox import blackbox, imle
 from pullback.estimators.catalog import CATALOG, Cost, Entry, get_estimator
-from pullback.estimators.expectation import MinimumRisk, SparseMarginalization, minimum_risk, sparse_marginalization
+from pullback.estimators.expectation import (
+    AllVertices,
+    BestVertices,
+    Expectation,
+    SparseSupport,
+    SumAndSample,
+    Summands,
+    minimum_risk,
+    sparse_marginalization,
+    sum_and_sample,
+    topk_expectation,
+)
+from pullback.estimators.identity import Normalized, identity
 from pullback.estimators.latent_structure_model import LatentStructureModel
+from pullback.estimators.noise import Gumbel, Noise, NoNoise, Normal, SmoothNoise, SumOfGamma
+from pullback.estimators.perturbed import Perturbed, perturb_and_map, stochastic_softmax, stochastic_sparsemap
+from pullback.estimators.perturbed_maximum import PerturbedMaximum, perturbed
 from pullback.estimators.relaxation import (
     Relaxation,
     entmax,
+    simple,
     sparsemap,
     ste_marginals,
     ste_sparsemap,
@@ -26,11 +46,23 @@ from pullback.estimators.score_function import (
     LeaveOneOut,
     NoBaseline,
     RunningAverage,
+    Sampled,
     ScoreFunction,
     SelfCritical,
+    Supplied,
     reinforce,
 )
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.estimators.straight_through import (
+    Gapped,
+    GumbelRao,
+    ReinMax,
+    StraightThrough,
+    gapped_ste,
+    gumbel_rao,
+    reinmax,
+)
+from pullback.estimators.supervised import Supervised, frozen, supervised
 from pullback.estimators.surrogate import Surrogate
 from pullback.instruments._drawing import Drawing
 from pullback.instruments.compare import GradientComparison, GradientRow, compare_gradients
@@ -53,6 +85,7 @@ from pullback.structures._capabilities import (
     require,
 )
 from pullback.structures._results import Enumeration, Mixture, Solution, TopK, TransportPlan
+from pullback.structures._schemes import Scheme
 from pullback.structures._structure import Structure
 from pullback.structures.alignment import Alignment
 from pullback.structures.binary import Binary
@@ -76,8 +109,11 @@ __version__: str
 
 __all__ = [
     "CATALOG",
+    "Adaptive",
     "Alignment",
+    "AllVertices",
     "Baseline",
+    "BestVertices",
     "Binary",
     "Categorical",
     "Chain",
@@ -95,10 +131,16 @@ __all__ = [
     "Enumeration",
     "Estimator",
     "Exhaustive",
+    "Expectation",
     "FenchelYoungLoss",
+    "Fixed",
+    "Gapped",
     "Gibbs",
+    "Given",
     "GradientComparison",
     "GradientRow",
+    "Gumbel",
+    "GumbelRao",
     "Independent",
     "Inspection",
     "Iterate",
@@ -108,14 +150,19 @@ __all__ = [
     "LeaveOneOut",
     "LogLinear",
     "Matching",
-    "MinimumRisk",
     "Mirror",
     "MirrorMap",
     "MissingCapability",
     "Mixture",
     "NoBaseline",
+    "NoNoise",
+    "Noise",
+    "Normal",
+    "Normalized",
     "Oracle",
     "Path",
+    "Perturbed",
+    "PerturbedMaximum",
     "Polyak",
     "Prediction",
     "Product",
@@ -124,25 +171,36 @@ __all__ = [
     "Pulled",
     "Ranking",
     "Regularizer",
+    "ReinMax",
     "Relative",
     "Relaxation",
     "RunningAverage",
     "Sample",
+    "Sampled",
+    "Scheme",
     "ScoreFunction",
     "Segmentation",
     "SelfCritical",
     "Simplex",
     "Sinkhorn",
+    "SmoothNoise",
     "Solution",
     "SpanningTree",
     "SparseMAPDistribution",
-    "SparseMarginalization",
+    "SparseSupport",
     "SquaredNorm",
     "StepSize",
+    "StraightThrough",
     "Structure",
     "StructureDistribution",
     "Subset",
+    "SumAndSample",
+    "SumOfGamma",
+    "Summands",
+    "Supervised",
+    "Supplied",
     "Surrogate",
+    "Symmetric",
     "Tagging",
     "TopK",
     "Transport",
@@ -151,14 +209,24 @@ __all__ = [
     "Unconstrained",
     "Unregularized",
     "best_vertex",
+    "blackbox",
     "compare_gradients",
     "draw",
     "entmax",
+    "frozen",
+    "gapped_ste",
     "get_estimator",
+    "gumbel_rao",
+    "identity",
+    "imle",
     "minimum_risk",
+    "perturb_and_map",
+    "perturbed",
     "product",
     "reinforce",
+    "reinmax",
     "require",
+    "simple",
     "sparse_marginalization",
     "sparsemap",
     "spigot",
@@ -167,6 +235,11 @@ __all__ = [
     "ste",
     "ste_marginals",
     "ste_sparsemap",
+    "stochastic_softmax",
+    "stochastic_sparsemap",
     "structured_attention",
+    "sum_and_sample",
+    "supervised",
+    "topk_expectation",
     "warm",
 ]

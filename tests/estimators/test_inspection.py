@@ -18,9 +18,11 @@ def scores(batch=8, scale=1.0):
     return scale * torch.randn(batch, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", pb.CATALOG)
+@pytest.mark.parametrize("name", [name for name, entry in pb.CATALOG.items() if not entry.given])
 def test_the_gradient_and_the_evaluations_are_those_of_a_training_step(name):
-    estimator, given, calls = pb.CATALOG[name].make(), scores().requires_grad_(), 0
+    labels = {"label": pb.Categorical().argmax(-scores())}
+    estimator = pb.get_estimator(name, **{argument: labels[argument] for argument in pb.CATALOG[name].given})
+    given, calls = scores().requires_grad_(), 0
 
     def counted(z):
         nonlocal calls
@@ -97,7 +99,7 @@ def test_many_variables_are_inspected_without_combining_what_each_mixes():
     structure = pb.Independent(pb.Categorical())
     found = pb.spigot(0.1).inspect(structure, torch.zeros(2, 12, 5), lambda z: z[..., 0].sum(-1))
     assert found.support is None and found.gap is None
-    assert "support" not in found.scalars()
+    assert "support_size" not in found.scalars()
 
 
 def test_an_inspection_prints_as_a_table():
@@ -110,3 +112,11 @@ def test_parameters_of_the_decoder_get_no_gradient_from_an_inspection():
     decoder = torch.nn.Linear(5, 1).double()
     pb.spigot_eg().inspect(pb.Categorical(), scores(), lambda z: decoder(z).squeeze(-1).square())
     assert decoder.weight.grad is None
+
+
+def test_what_a_baseline_remembers_is_not_changed_by_an_inspection():
+    estimator = pb.reinforce(2, "running_average")
+    estimator.loss(pb.Categorical(), scores(), downstream)
+    before = estimator.baseline.average.clone()
+    estimator.inspect(pb.Categorical(), 5 * scores(), downstream)
+    assert_close(estimator.baseline.average, before)

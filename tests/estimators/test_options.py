@@ -44,7 +44,19 @@ def test_steps_are_counted_in_integers(steps):
         pb.spigot(steps=steps)
 
 
-@pytest.mark.parametrize("make", [pb.structured_attention, pb.sparsemap, pb.ste_marginals, pb.sparse_marginalization])
+@pytest.mark.parametrize(
+    "make",
+    [
+        pb.structured_attention,
+        pb.sparsemap,
+        pb.ste_marginals,
+        pb.minimum_risk,
+        pb.sparse_marginalization,
+        pb.topk_expectation,
+        pb.sum_and_sample,
+        pb.reinforce,
+    ],
+)
 def test_temperatures_are_positive_numbers(make):
     for given in ("1", None, True):
         with pytest.raises(TypeError, match=r"temperature is .*; expected a finite number > 0"):
@@ -65,6 +77,11 @@ def test_temperatures_are_positive_numbers(make):
 )
 def test_a_baseline_may_be_given_by_its_name(name, kind):
     assert type(pb.reinforce(2, baseline=name).baseline) is kind
+
+
+@pytest.mark.parametrize(("name", "kind"), [("gibbs", pb.Gibbs), ("sparsemap", pb.SparseMAPDistribution)])
+def test_a_distribution_may_be_given_by_its_name(name, kind):
+    assert pb.reinforce(distribution=name).distribution is kind
 
 
 def test_each_estimator_has_a_running_average_of_its_own():
@@ -97,6 +114,20 @@ def test_bad_options_are_refused():
         pb.reinforce("3")
     with pytest.raises(TypeError, match="baseline is 3; expected a name such as 'leave_one_out'"):
         pb.reinforce(2, 3)
+    with pytest.raises(TypeError, match=r"baseline is <class .*>; expected a name such as"):
+        pb.reinforce(2, pb.LeaveOneOut)
+    with pytest.raises(ValueError, match="samples is 13; expected at most 12 without replacement"):
+        pb.reinforce(13, replacement=False)
+    with pytest.raises(ValueError, match="distribution is 'sparse'; expected 'sparsemap' perhaps, or one of gibbs"):
+        pb.reinforce(distribution="sparse")
+    with pytest.raises(ValueError, match="entropy is -1; expected a finite number ≥ 0"):
+        pb.reinforce(entropy=-1)
+    with pytest.raises(ValueError, match="k is 0; expected an integer ≥ 1"):
+        pb.topk_expectation(0)
+    with pytest.raises(ValueError, match=r"k is 1\.5; expected an integer ≥ 1"):
+        pb.sum_and_sample(1.5)
+    with pytest.raises(TypeError, match="summands is 3; expected Summands such as AllVertices"):
+        pb.Expectation(3)
     with pytest.raises(ValueError, match="leave-one-out"):
         pb.reinforce(1, pb.LeaveOneOut())
     with pytest.raises(ValueError, match="decay is 2"):

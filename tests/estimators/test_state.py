@@ -54,6 +54,8 @@ LEARNED = [
     pytest.param(pb.sparsemap, "estimator.temperature", id="sparsemap"),
     pytest.param(pb.ste_marginals, "estimator.temperature", id="ste_marginals"),
     pytest.param(pb.sparse_marginalization, "estimator.temperature", id="sparse_marginalization"),
+    pytest.param(pb.minimum_risk, "estimator.temperature", id="minimum_risk"),
+    pytest.param(lambda t: pb.topk_expectation(2, t), "estimator.temperature", id="topk_expectation"),
     pytest.param(pb.entmax, "estimator.regularizer.alpha", id="alpha of entmax"),
     pytest.param(lambda t: pb.entmax(1.5, t), "estimator.temperature", id="temperature of entmax"),
 ]
@@ -127,25 +129,30 @@ def test_a_running_average_is_saved_and_training_resumes_with_the_same_baseline(
         assert torch.equal(found, known)
 
 
+def sampled(*losses):
+    return pb.Sampled(torch.tensor([losses]), torch.zeros(len(losses), 3), lambda: None, lambda: None)
+
+
 def test_the_running_average_forgets_slowly():
     baseline = pb.RunningAverage(0.5)
-    guesses = [float(baseline.guess(torch.full((1, 2), x), lambda: torch.zeros(2))[0, 0]) for x in (4.0, 2.0, 0.0)]
+    guesses = [float(baseline.guess(sampled(x, x))) for x in (4.0, 2.0, 0.0)]
     assert guesses == [0.0, 4.0, 3.0]
 
 
 def test_the_running_average_remembers_only_finite_losses_of_training():
     baseline = pb.RunningAverage(0.5)
-    for losses in (torch.tensor([[torch.nan]]), torch.tensor([[2.0]]), torch.tensor([[torch.inf]])):
-        baseline.guess(losses, lambda: torch.zeros(1))
+    for loss_of_one in (torch.nan, 2.0, torch.inf):
+        baseline.guess(sampled(loss_of_one))
     with torch.no_grad():
-        baseline.guess(torch.tensor([[9.0]]), lambda: torch.zeros(1))
+        baseline.guess(sampled(9.0))
     assert float(baseline.average) == 2.0
 
 
 @pytest.mark.parametrize("name", pb.CATALOG)
 def test_estimators_can_be_copied_and_pickled(name):
-    estimator = pb.get_estimator(name)
     scores = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    given = {"label": CHOICE.argmax(-scores)}
+    estimator = pb.get_estimator(name, **{argument: given[argument] for argument in pb.CATALOG[name].given})
 
     def gradient(one):
         torch.manual_seed(0)
@@ -169,3 +176,20 @@ def test_the_modes_of_a_model_reach_its_estimator(own):
     owner = own(pb.reinforce(2, "running_average"))
     assert not owner.eval().estimator.baseline.training
     assert owner.train().estimator.baseline.training
+
+
+def test_a_value_network_is_saved_with_the_estimator_and_gets_no_gradient_from_it():
+    value = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
+    owner = holder(pb.reinforce(2, baseline=value))
+    assert "estimator.baseline.value.0.weight" in owner.state_dict()
+    owner.losses(data()).sum().backward()
+    assert all(parameter.grad is None for parameter in value.parameters())
+    assert owner.encoder.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("make", [pb.reinforce, pb.sum_and_sample], ids=["reinforce", "sum_and_sample"])
+def test_a_temperature_of_a_stochastic_estimator_belongs_to_the_model(make):
+    owner = holder(make(2, temperature=nn.Parameter(torch.tensor(1.3))))
+    assert float(owner.state_dict()["estimator.temperature"]) == pytest.approx(1.3)
+    owner.losses(data()).sum().backward()
+    assert owner.estimator.temperature.grad is not None

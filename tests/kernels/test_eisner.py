@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback.kernels.projective_trees import eisner
-from pullback.kernels.projective_trees import k_best as eisner_topk
+from pullback.kernels.projective_trees import best, k_best
 from reference.trees import distribution, enumerate_trees
 
 ROOTS = pytest.mark.parametrize("single_root", [False, True], ids=["any roots", "one root"])
@@ -44,7 +43,7 @@ KINDS = pytest.mark.parametrize("draw", [normal, large, tied, equal], ids=lambda
 
 def argmax(scores, lengths, single_root):
     heads = np.full(scores.shape[:2], 7)
-    assert eisner.argmax(scores, lengths, single_root, heads, 0, len(scores)) == -1
+    assert best.argmax(scores, lengths, single_root, heads, 0, len(scores)) == -1
     return heads
 
 
@@ -85,15 +84,15 @@ def test_an_instance_without_trees_or_with_nan_scores_is_named(single_root):
     infinite[1, 2, 1] = np.inf
     for scores in (headless, cyclic, unclear, infinite):
         heads = np.full((3, 4), 7)
-        assert eisner.argmax(scores, lengths, single_root, heads, 0, 3) == 1
-        assert eisner.argmax(scores, lengths, single_root, heads, 2, 3) == -1
+        assert best.argmax(scores, lengths, single_root, heads, 0, 3) == 1
+        assert best.argmax(scores, lengths, single_root, heads, 2, 3) == -1
 
 
 def test_two_roots_are_no_tree_where_one_is_asked_for():
     scores = np.full((1, 3, 3), -np.inf)
     scores[0, 0, 1:] = 1.0
     heads = np.empty((1, 3), np.int64)
-    assert eisner.argmax(scores, np.array([2]), True, heads, 0, 1) == 0
+    assert best.argmax(scores, np.array([2]), True, heads, 0, 1) == 0
     np.testing.assert_array_equal(argmax(scores, np.array([2]), False), [[0, 0, 0]])
 
 
@@ -101,7 +100,7 @@ def test_only_the_given_range_is_written():
     lengths = np.array([3, 3, 3, 3])
     scores = batch(np.random.default_rng(2), lengths, normal)
     heads = np.full((4, 5), 7)
-    assert eisner.argmax(scores, lengths, False, heads, 1, 3) == -1
+    assert best.argmax(scores, lengths, False, heads, 1, 3) == -1
     assert (heads[[0, 3]] == 7).all()
     np.testing.assert_array_equal(heads[1:3], argmax(scores, lengths, False)[1:3])
 
@@ -122,7 +121,7 @@ def topk(scores, lengths, single_root, k):
     heads = np.full((len(scores), k, scores.shape[1]), 7)
     values = np.full((len(scores), k), 7.0)
     counts = np.full(len(scores), 7)
-    assert eisner_topk.topk(scores, lengths, single_root, k, heads, values, counts, 0, len(scores)) == -1
+    assert k_best.topk(scores, lengths, single_root, k, heads, values, counts, 0, len(scores)) == -1
     return heads, values, counts
 
 
@@ -163,5 +162,5 @@ def test_topk_names_an_instance_without_trees(single_root):
     scores = np.random.default_rng(5).normal(size=(3, 4, 4))
     scores[1, 0] = -np.inf
     out = np.empty((3, 2, 4), np.int64), np.empty((3, 2)), np.empty(3, np.int64)
-    assert eisner_topk.topk(scores, np.full(3, 3), single_root, 2, *out, 0, 3) == 1
-    assert eisner_topk.topk(scores, np.full(3, 3), single_root, 2, *out, 2, 3) == -1
+    assert k_best.topk(scores, np.full(3, 3), single_root, 2, *out, 0, 3) == 1
+    assert k_best.topk(scores, np.full(3, 3), single_root, 2, *out, 2, 3) == -1

@@ -5,9 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from pullback.kernels.flows import Graph, forbid_dead_ends, nearest_flow, new_workspace, project, project_backward
-from pullback.kernels.flows.graph import collect, new_active
-from pullback.kernels.flows.laplacian import assemble, capacity, new_system, solve
+from pullback.kernels.flows import forbid_dead_ends, in_runs, nearest_flow, new_workspace
+from pullback.kernels.flows.graph import collect
+from pullback.kernels.flows.laplacian import assemble, solve
+from pullback.kernels.paths import project, project_backward
 from reference import flows as reference
 from reference.active_set import project as project_on_hull
 
@@ -76,14 +77,38 @@ def kinds(rng, tail, head):
 
 def project_one(scores, tail, head):
     point = np.full((1, len(head)), np.nan)
-    assert project(scores[None], *reference.graph(tail, head), point, 0, 1) == -1
+    assert project(scores[None], *reference.graphs(tail, head), point, 0, 1) == -1
     return point[0]
 
 
 def backward(point, gradient, tail, head):
     product = np.full((1, len(head)), np.nan)
-    assert project_backward(*reference.graph(tail, head), point[None], gradient[None], product, 0, 1) == -1
+    assert project_backward(*reference.graphs(tail, head), point[None], gradient[None], product, 0, 1) == -1
     return product[0]
+
+
+class Search:
+    """Newton's method on one graph, with what it takes and gives by edge."""
+
+    def __init__(self, tail, head):
+        self.place = np.empty(len(head), int)
+        self.graph = in_runs(np.searchsorted(tail, np.arange(max(head) + 1)), np.array(head), max(head), self.place)
+        self.w = new_workspace(self.graph, max(head) + 1)
+
+    def padded(self, numbers, padding):
+        everywhere = np.full(self.graph.edge[-1], padding)
+        everywhere[self.place] = numbers
+        return everywhere
+
+    def steps(self, scores, flow=None):
+        scores = self.padded(scores, -np.inf)
+        assert forbid_dead_ends(scores, self.graph, self.w.core, self.w.potential)
+        self.w.row[: len(scores)] = 0.0 if flow is None else self.padded(flow, 0.0)
+        return nearest_flow(scores, self.graph, self.w, flow is not None)
+
+    @property
+    def flow(self):
+        return self.w.reduced[self.place]
 
 
 def size(scores):
@@ -123,32 +148,39 @@ def test_the_projection_is_a_flow_that_no_path_improves(name):
         assert reference.gap(scores, point, tail, head) < 1e-10 * size(scores), kind
 
 
+@pytest.mark.parametrize("name", {**SMALL, **LARGE})
+def test_runs_hold_every_edge_once_in_groups_of_four(name):
+    tail, head = {**SMALL, **LARGE}[name]
+    search = Search(tail, head)
+    first, heads, edge, _, sink = search.graph
+    assert len(set(search.place)) == len(head) and (np.diff(edge[: first[sink] + 1]) % 4 == 0).all()
+    for u in range(sink):
+        for r in range(first[u], first[u + 1]):
+            for e in np.flatnonzero((edge[r] <= search.place) & (search.place < edge[r + 1])):
+                assert tail[e] == u and head[e] == heads[r] + search.place[e] - edge[r]
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_a_dozen_steps_are_enough(name):
     tail, head = LARGE[name]
-    graph = Graph(*reference.graph(tail, head))
-    w = new_workspace(graph, graph.sink + 1, len(head))
+    search = Search(tail, head)
     for seed in range(5):
         for kind, scores in kinds(np.random.default_rng(seed), tail, head):
-            assert forbid_dead_ends(scores, graph, w.core, w.active.begin)
-            assert 0 <= nearest_flow(scores, graph, w, False) <= 12, kind
+            assert 0 <= search.steps(scores) <= 12, kind
 
 
 @pytest.mark.parametrize("name", LARGE)
 def test_the_search_may_begin_at_any_flow(name):
     tail, head = LARGE[name]
-    graph = Graph(*reference.graph(tail, head))
-    w = new_workspace(graph, graph.sink + 1, len(head))
+    search = Search(tail, head)
     rng = np.random.default_rng(8)
     for kind, scores in kinds(rng, tail, head):
         expected = project_one(scores, tail, head)
-        assert forbid_dead_ends(scores, graph, w.core, w.active.begin)
         allowed = np.where(np.isfinite(scores), 0.0, -np.inf)
         some = reference.best_path(allowed + rng.normal(size=len(head)), tail, head)
         for flow in (some, 0.5 * (some + expected), expected):
-            w.row[:] = flow
-            assert nearest_flow(scores, graph, w, True) >= 0, kind
-            assert np.abs(w.reduced - expected).max() < 1e-11 * size(scores), kind
+            assert search.steps(scores, flow) >= 0, kind
+            assert np.abs(search.flow - expected).max() < 1e-11 * size(scores), kind
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -195,33 +227,19 @@ def test_the_backward_is_the_derivative(name):
     assert smooth > 9
 
 
-def test_runs_and_several_last_nodes_only_change_the_form():
-    """Two layers of three nodes: as single edges to one sink, and as runs that end at three last nodes."""
-    tail = [0] * 3 + [u for u in (1, 2, 3) for _ in range(3)]
-    head = [1, 2, 3] + [4] * 9
-    scores = np.random.default_rng(6).normal(size=(20, 12))
-    plain, runs = np.empty((20, 12)), np.empty((20, 12))
-    layered = (np.arange(5), np.array([1, 4, 4, 4]), np.array([0, 3, 6, 9]), np.full(4, 3), 4)
-    assert project(scores, *reference.graph(tail, head), plain, 0, 20) == -1
-    assert project(scores, *layered, runs, 0, 20) == -1
-    assert np.abs(plain - runs).max() < 1e-13
-    products = np.empty((2, 20, 12))
-    project_backward(*reference.graph(tail, head), plain, scores, products[0], 0, 20)
-    project_backward(*layered, runs, scores, products[1], 0, 20)
-    assert np.abs(products[0] - products[1]).max() < 1e-13
-
-
-def test_edges_in_no_run_are_not_read():
-    first, head, edge, length, sink = reference.graph([0, 0, 1], [1, 2, 2])
+def test_edges_may_take_any_of_the_parts():
+    (graph,), sinks = reference.graphs([0, 0, 1], [1, 2, 2])
     scores = np.array([[np.nan, 0.2, 0.5, np.nan, 0.1]])
     point, alone = np.empty((1, 5)), np.empty((1, 3))
-    assert project(scores, first, head, np.array([1, 2, 4]), length, sink, point, 0, 1) == -1
-    assert project(scores[:, [1, 2, 4]], first, head, edge, length, sink, alone, 0, 1) == -1
+    assert project(scores[:, [1, 2, 4]], graph[None], sinks, alone, 0, 1) == -1
+    graph[2, :3] = [1, 2, 4]
+    assert project(scores, graph[None], sinks, point, 0, 1) == -1
     assert np.array_equal(point[0], [0, alone[0, 0], alone[0, 1], 0, alone[0, 2]])
 
 
 def test_an_instance_without_an_answer_is_named():
-    graph = reference.graph(*SMALL["diamond"])
+    graph, sink = reference.graphs(*SMALL["diamond"])
+    graph = graph, np.repeat(sink, 3)
     point = np.empty((3, 5))
     cut = np.zeros((3, 5))
     cut[1, [0, 2, 4]] = -np.inf
@@ -237,12 +255,12 @@ def test_an_instance_without_an_answer_is_named():
 def test_laplacian_systems_are_solved(name, share):
     tail, head = {**SMALL, **LARGE}[name]
     rng = np.random.default_rng(7)
-    graph = Graph(*reference.graph(tail, head))
-    nodes = graph.sink + 1
-    system, active = new_system(nodes, capacity(graph)), new_active(nodes, len(head))
+    search = Search(tail, head)
+    sink, system, active = search.graph.sink, search.w.system, search.w.active
+    nodes = sink + 1
     for _ in range(10):
         value = rng.random(len(head))
-        collect(graph, value, share, active)
+        collect(search.graph, search.padded(value, 0.0), share, active)
         matrix = np.zeros((nodes, nodes))
         for e in np.flatnonzero(value > share):
             matrix[tail[e], tail[e]] += 1
@@ -250,9 +268,9 @@ def test_laplacian_systems_are_solved(name, share):
             matrix[tail[e], head[e]] -= 1
             matrix[head[e], tail[e]] -= 1
         right = matrix @ rng.normal(size=nodes)
-        unknowns = assemble(graph.sink, active, system)
-        system.x[:unknowns] = right[system.node[:unknowns]]
+        unknowns = assemble(sink, active, system)
+        system.rows[:unknowns] = right[system.node[:unknowns]]
         x = np.zeros(nodes)
-        x[graph.sink] = solve(graph.sink, unknowns, system, right[graph.sink])
-        x[system.node[:unknowns]] = system.x[:unknowns]
+        x[sink] = solve(sink, unknowns, system, right[sink])
+        x[system.node[:unknowns]] = system.rows[:unknowns]
         assert np.abs(matrix @ x - right).max() < 1e-10

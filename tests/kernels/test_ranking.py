@@ -46,7 +46,7 @@ def test_values_are_dealt_out_in_the_order_of_the_scores():
     assert pb.Ranking(values).argmax(scores).tolist() == [[5, -2, 5]] * 2
     each = torch.tensor([[1.0, 2.0, 3.0], [30.0, 10.0, 20.0]])
     assert pb.Ranking(each).argmax(scores).tolist() == [[2, 1, 3], [20, 10, 30]]
-    first_two = pb.Ranking(torch.tensor([7.0, 3.0, 100.0]), torch.tensor([2, 0]))
+    first_two = pb.Ranking(torch.tensor([7.0, 3.0, 100.0]), lengths=torch.tensor([2, 0]))
     assert first_two.argmax(scores).tolist() == [[7, 3, 0], [0, 0, 0]]
 
 
@@ -88,20 +88,20 @@ def test_soft_ranks_maximize_over_all_permutations(n, regularizer):
 @REGULARIZERS
 def test_soft_ranks_become_ranks_as_the_temperature_falls_and_their_mean_as_it_rises(regularizer):
     ranking, scores = pb.Ranking(), random(3, 50)
-    assert_close(ranking.soft_rank(scores, 1e-6, regularizer=regularizer), ranking.argmax(scores))
-    flat = ranking.soft_rank(scores, 1e9, regularizer=regularizer)
+    assert_close(ranking.soft_rank(scores, temperature=1e-6, regularizer=regularizer), ranking.argmax(scores))
+    flat = ranking.soft_rank(scores, temperature=1e9, regularizer=regularizer)
     assert_close(flat, torch.full_like(flat, 25.5), atol=1e-6, rtol=0)
-    assert_close(ranking.soft_rank(scores, 0.3), ranking.sparsemap(scores / 0.3))
+    assert_close(ranking.soft_rank(scores, temperature=0.3), ranking.sparsemap(scores / 0.3))
 
 
 @REGULARIZERS
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_soft_ranks_keep_the_sum_and_the_order_and_ignore_what_all_scores_share(regularizer, shift):
     scores = (random(4, 1000) * 1024).round() / 1024  # so that adding is exact
-    point = pb.Ranking().soft_rank(scores + shift, 0.01, regularizer=regularizer)
+    point = pb.Ranking().soft_rank(scores + shift, temperature=0.01, regularizer=regularizer)
     assert_close(point.sum(-1), torch.full((4,), 500500.0, dtype=torch.float64))
     assert (point.gather(-1, scores.argsort(-1)).diff(dim=-1) >= -1e-9).all()
-    assert_close(point, pb.Ranking().soft_rank(scores, 0.01, regularizer=regularizer), atol=1e-5, rtol=0)
+    assert_close(point, pb.Ranking().soft_rank(scores, temperature=0.01, regularizer=regularizer), atol=1e-5, rtol=0)
 
 
 @REGULARIZERS
@@ -111,7 +111,7 @@ def test_soft_ranks_have_derivatives_in_scores_and_values(scale, regularizer):
     values = (random(3, 6, seed=1).abs() + 0.5).requires_grad_()
 
     def soft_rank(scores, values):
-        return pb.Ranking(values, lengths).soft_rank(scores, regularizer=regularizer)
+        return pb.Ranking(values, lengths=lengths).soft_rank(scores, regularizer=regularizer)
 
     assert gradcheck(soft_rank, (scores, values))
     assert gradgradcheck(soft_rank, (scores, values))
@@ -123,7 +123,7 @@ def test_the_gradient_is_the_same_whether_or_not_it_is_differentiated_again(regu
     slopes = []
     for again in (False, True):
         scores = random(2, 40).requires_grad_()
-        point = ranking.soft_rank(scores, 0.1, regularizer=regularizer)
+        point = ranking.soft_rank(scores, temperature=0.1, regularizer=regularizer)
         slopes += torch.autograd.grad((point * weight).sum(), scores, create_graph=again)
     assert_close(*slopes)
 
@@ -152,12 +152,12 @@ def test_padding_is_never_read():
 
 def test_soft_sort_is_sorting_at_low_temperatures_and_the_mean_at_high_ones():
     ranking, scores = pb.Ranking(), random(3, 60)
-    assert_close(ranking.soft_sort(scores, 1e-6), scores.sort(-1).values)
-    flat = ranking.soft_sort(scores, 1e9)
+    assert_close(ranking.soft_sort(scores, temperature=1e-6), scores.sort(-1).values)
+    flat = ranking.soft_sort(scores, temperature=1e9)
     assert_close(flat, scores.mean(-1, keepdim=True).expand(3, 60), atol=1e-6, rtol=0)
     positions = np.arange(1.0, 61) / 0.5
     expected = np.stack([reference.project(positions, row) for row in scores.numpy()])
-    assert_close(ranking.soft_sort(scores, 0.5), torch.from_numpy(expected))
+    assert_close(ranking.soft_sort(scores, temperature=0.5), torch.from_numpy(expected))
 
 
 def test_soft_sort_has_derivatives():
@@ -195,7 +195,7 @@ def test_values_and_options_that_do_not_fit_are_refused_in_words():
     with pytest.raises(ValueError, match=r"values of example \[0\] are not all above 0"):
         pb.Ranking(torch.tensor([0.0, 1.0, 2.0])).soft_rank(scores, regularizer="entropy")
     with pytest.raises(ValueError, match="temperature is 0"):
-        pb.Ranking().soft_rank(scores, 0)
+        pb.Ranking().soft_rank(scores, temperature=0)
     with pytest.raises(pb.MissingCapability, match="Entropy needs a partition function, and Ranking has none"):
         pb.Entropy().predict(pb.Ranking(), scores)
 

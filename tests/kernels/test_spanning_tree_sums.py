@@ -12,28 +12,30 @@ from reference import spanning_trees as reference
 SCALES = pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 100.0, 1000.0])
 
 
-def upper(scores):
-    """The scores with NaN where nothing may look."""
-    return np.where(np.triu(np.ones(scores.shape[-2:], bool), 1), scores, np.nan)
+def symmetric(scores):
+    """The upper half of the scores in both halves, with NaN on the diagonal, where nothing may look."""
+    upper = np.triu(np.ones(scores.shape[-2:], bool), 1)
+    return np.where(upper, scores, np.where(upper.T, np.swapaxes(scores, -1, -2), np.nan))
 
 
 def solve(scores, lengths=None):
     """The report, log-partition and marginals of a batch."""
     lengths = np.full(len(scores), scores.shape[1]) if lengths is None else np.asarray(lengths)
     alone, value = np.full((2, len(scores)), np.nan)
-    marginals = np.full(scores.shape, np.nan, scores.dtype)
-    report = spanning_trees.partition(scores, lengths, value, marginals, 0, len(scores))
+    gradient = np.full(scores.shape, np.nan, scores.dtype)
+    report = spanning_trees.partition(scores, lengths, value, gradient, 0, len(scores))
     assert spanning_trees.log_partition(scores, lengths, alone, 0, len(scores)) == report
     if report == -1:
         np.testing.assert_allclose(alone, value, rtol=1e-13, atol=1e-13)
-    return report, value, marginals
+    return report, value, 2 * gradient  # each half has half of an edge
 
 
 def hessian_product(scores, direction, lengths=None):
+    """The slope of the marginals along a direction."""
     lengths = np.full(len(scores), scores.shape[1]) if lengths is None else np.asarray(lengths)
     product = np.full(scores.shape, np.nan)
     assert spanning_trees.hessian_product(scores, lengths, direction, product, 0, len(scores)) == -1
-    return product
+    return 2 * product
 
 
 @SCALES
@@ -43,7 +45,7 @@ def test_values_and_marginals_are_those_of_enumeration_whatever_is_forbidden(n, 
     solved = 0
     for missing in (0.0, 0.0, 0.2, 0.2, 0.4, 0.4, 0.6):
         noise = random.standard_normal((n, n)) * scale
-        scores = upper(np.where(random.random((n, n)) < missing, -np.inf, noise))
+        scores = symmetric(np.where(random.random((n, n)) < missing, -np.inf, noise))
         trees, totals, probabilities = reference.distribution(scores)
         report, value, marginals = solve(scores[None])
         assert report == (-1 if totals.max() > -np.inf else 0)
@@ -61,7 +63,7 @@ def test_values_and_marginals_are_those_of_enumeration_whatever_is_forbidden(n, 
 @SCALES
 @pytest.mark.parametrize("n", [5, 12])
 def test_values_and_marginals_are_those_of_many_digits(n, scale):
-    scores = upper(np.random.default_rng(n).standard_normal((n, n)) * scale)
+    scores = symmetric(np.random.default_rng(n).standard_normal((n, n)) * scale)
     expected, marginals = reference.partition(scores, digits=40 + int(2.5 * scale))
     report, value, found = solve(scores[None])
     assert report == -1
@@ -72,7 +74,7 @@ def test_values_and_marginals_are_those_of_many_digits(n, scale):
 @SCALES
 @pytest.mark.parametrize("n", [25, 60])
 def test_the_log_partition_lies_between_the_best_score_and_that_plus_the_log_of_the_count(n, scale):
-    scores = upper(np.random.default_rng(n).standard_normal((4, n, n)) * scale)
+    scores = symmetric(np.random.default_rng(n).standard_normal((4, n, n)) * scale)
     best = np.empty(scores.shape)
     assert spanning_trees.argmax(scores, np.full(4, n), 1, best, 0, 4) == -1
     totals = np.array([reference.values(one, tree[None])[0] for one, tree in zip(scores, best)])
@@ -82,6 +84,12 @@ def test_the_log_partition_lies_between_the_best_score_and_that_plus_the_log_of_
     assert (value >= totals - slack).all() and (value <= totals + (n - 2) * np.log(n) + slack).all()
     assert (marginals >= 0).all() and (marginals <= 1 + 1e-10).all()
     np.testing.assert_allclose(np.triu(marginals, 1).sum((1, 2)), n - 1, rtol=1e-12)
+
+
+def test_the_score_of_an_edge_is_the_mean_of_both_halves():
+    scores = np.random.default_rng(0).standard_normal((3, 6, 6))
+    for found, expected in zip(solve(scores), solve(0.5 * scores + 0.5 * scores.swapaxes(1, 2))):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_equal_scores_count_the_trees_as_cayley_does():
@@ -95,7 +103,7 @@ def test_equal_scores_count_the_trees_as_cayley_does():
 def test_a_bridge_is_in_every_tree():
     scores = np.full((1, 6, 6), -np.inf)
     for i, j in ((0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (4, 5), (3, 5)):
-        scores[0, i, j] = i - j / 3
+        scores[0, i, j] = scores[0, j, i] = i - j / 3
     _, value, marginals = solve(scores)
     assert marginals[0, 2, 3] == pytest.approx(1, rel=1e-14)
     assert value[0] == pytest.approx(np.logaddexp.reduce(reference.distribution(scores[0])[1]), rel=1e-14)
@@ -105,8 +113,8 @@ def test_a_bridge_is_in_every_tree():
 def test_the_hessian_is_the_covariance_of_enumeration(scale):
     random = np.random.default_rng(0)
     for n in (2, 3, 4, 5):
-        scores = upper(random.standard_normal((n, n)) * scale)
-        direction = upper(random.standard_normal((n, n)))
+        scores = symmetric(random.standard_normal((n, n)) * scale)
+        direction = symmetric(random.standard_normal((n, n)))
         trees, _, probabilities = reference.distribution(scores)
         slopes = reference.values(direction, trees)
         centered = slopes - probabilities @ slopes
@@ -127,7 +135,7 @@ def test_the_hessian_is_the_slope_of_the_marginals_and_no_slope_is_above_a_quart
     edges = list(itertools.combinations(range(n), 2))
     units = np.zeros((len(edges), n, n))
     for unit, (i, j) in zip(units, edges):
-        unit[i, j] = 1
+        unit[i, j] = unit[j, i] = 1
     columns = hessian_product(np.repeat(scores, len(edges), 0), units)
     assert np.abs(columns).max() <= 0.25 + 1e-12
     matrix = np.array([[column[i, j] for i, j in edges] for column in columns])
@@ -138,7 +146,7 @@ def test_the_hessian_is_the_slope_of_the_marginals_and_no_slope_is_above_a_quart
 @pytest.mark.parametrize("scale", [0.0, 1.0, 3.0, 100.0])
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
 def test_samples_pass_the_chi_squared_test(n, scale):
-    scores = upper(np.random.default_rng(n).standard_normal((n, n)) * scale)
+    scores = symmetric(np.random.default_rng(n).standard_normal((n, n)) * scale)
     drawn = np.full((1, 20000, n, n), np.nan)
     assert spanning_trees.sample(scores[None], np.array([n]), np.array([1]), 20000, drawn, 0, 1) == -1
     trees, _, probabilities = reference.distribution(scores)
@@ -155,7 +163,7 @@ def test_samples_pass_the_chi_squared_test(n, scale):
 
 def test_samples_of_larger_graphs_are_trees_with_the_frequencies_of_the_marginals():
     random = np.random.default_rng(0)
-    scores = upper(random.standard_normal((2, 20, 20)))
+    scores = symmetric(random.standard_normal((2, 20, 20)))
     lengths = np.array([20, 13])
     drawn = np.full((2, 4000, 20, 20), np.nan)
     assert spanning_trees.sample(scores, lengths, np.array([3, 4]), 4000, drawn, 0, 2) == -1
@@ -170,7 +178,7 @@ def test_samples_of_larger_graphs_are_trees_with_the_frequencies_of_the_marginal
 def test_padding_is_ignored_and_zero():
     random = np.random.default_rng(0)
     lengths = np.array([5, 0, 1, 2, 7, 3, 6])
-    scores, direction = upper(random.standard_normal((2, 7, 7, 7)))
+    scores, direction = symmetric(random.standard_normal((2, 7, 7, 7)))
     for b, n in enumerate(lengths):
         scores[b, n:], scores[b, :, n:] = np.nan, np.nan
     report, value, marginals = solve(scores, lengths)
@@ -202,7 +210,7 @@ def test_single_precision_goes_in_and_comes_out():
     assert spanning_trees.partition(scores, np.full(3, 8), value, marginals, 0, 3) == -1
     _, exact, expected = solve(scores.astype(float))
     np.testing.assert_allclose(value, exact, rtol=1e-6)
-    np.testing.assert_allclose(marginals, expected, atol=2e-7)
+    np.testing.assert_allclose(2 * marginals, expected, atol=2e-7)
 
 
 def test_the_first_instance_that_cannot_be_solved_is_named_wherever_the_work_begins():

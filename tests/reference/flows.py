@@ -3,12 +3,14 @@
 import numpy as np
 
 
-def graph(tail, head):
-    """The kernels' form of a DAG with one sink, each edge a run of its own: first, head, edge, length, sink."""
+def graphs(tail, head):
+    """The kernels' form of a DAG with one sink, in which each edge is a part: graphs (1, 3, edges + 2), sinks (1,)."""
     assert sorted(zip(tail, head)) == list(zip(tail, head)) and all(u < v for u, v in zip(tail, head))
-    sink = max(head)
-    first = np.searchsorted(tail, np.arange(sink + 1))
-    return first, np.array(head), np.arange(len(head)), np.ones(len(head), int), sink
+    edges = len(head)
+    graph = np.full((3, edges + 2), -1)
+    graph[0] = np.searchsorted(tail, np.arange(edges + 2))
+    graph[1, :edges], graph[2, :edges], graph[1, -1] = head, range(edges), max(head)
+    return graph[None], np.array([max(head)])
 
 
 def paths(tail, head):

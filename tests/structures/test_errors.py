@@ -231,3 +231,41 @@ def test_operators_refuse_inputs_that_do_not_fit_their_signature():
             torch.ops.pullback.chain_argmax(scores, lengths)
     with pytest.raises(ValueError, match=r"scores has size 3 where others have t = 2"):
         torch.ops.pullback.chain_argmax(torch.zeros(3, 4, 2, 3), torch.tensor([4, 4, 4]))
+
+
+def good_heads(like):
+    return torch.zeros(like.shape, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("convert", "name"),
+    [
+        (lambda given: pb.Matching.pairs(given, 3), "Matching.pairs: partners"),
+        (lambda given: pb.Chain.pairs(given, 3), "Chain.pairs: tags"),
+        (lambda given: pb.Tagging.one_hot(given, 3), "Tagging.one_hot: tags"),
+        (lambda given: pb.DependencyTree.arcs(given[..., :2]), "DependencyTree.arcs: heads"),
+        (
+            lambda given: pb.DependencyTree.arcs(torch.zeros(given.shape, dtype=torch.long), given, 3),
+            "DependencyTree.arcs: labels",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_indices_that_are_out_of_range_or_not_whole(convert, name):
+    good = torch.tensor([[0, 2, -1, 1], [1, 1, -1, -1]])
+    assert convert(good).sum() > 0
+    for bad, place in ((3, r"\[0, 1\] is 3"), (-2, r"\[0, 1\] is -2")):
+        given = good.clone()
+        given[0, 1] = bad
+        with pytest.raises(ValueError, match=rf"^{name}{place}; expected between -1 and 2, where -1 is none\.$"):
+            convert(given)
+    with pytest.raises(TypeError, match=rf"^{name} have dtype torch\.float32; expected integers\.$"):
+        convert(good.float())
+
+
+def test_lists_are_no_indices():
+    for call in (pb.Matching.pairs, pb.Chain.pairs, pb.Tagging.one_hot):
+        with pytest.raises(TypeError, match=r"are a list; expected a tensor of integers\.$"):
+            call([0, 1], 3)
+    with pytest.raises(ValueError, match=r"^Tagging\.one_hot: there are 0 places for tags; expected an integer ≥ 1\.$"):
+        pb.Tagging.one_hot(torch.tensor([0]), 0)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pullback.regularizers._options import Number, check_count, check_number, now
 from pullback.regularizers._regularizer import Regularizer
+from pullback.structures._checks import broadcasts
 from pullback.structures._structure import Structure
 
 _HALVINGS = 30
@@ -100,6 +101,10 @@ class Pullback(ABC):
         """Whether the surrogate gradient is divided by the steps: then a label has to be pulled from the prediction."""
         return False
 
+    def observe(self, structure: Structure, gradient: Tensor) -> None:
+        """Hears the surrogate gradient, prediction − target, that a label led to in training; nothing, if not said."""
+        return
+
 
 class StepSize(ABC):
     """A rule for how far to step, from what is known about each example.
@@ -111,12 +116,18 @@ class StepSize(ABC):
     rescale: bool = False
 
     @abstractmethod
-    def sizes(self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None) -> Tensor:
+    def sizes(
+        self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None, scores: Tensor | None = None
+    ) -> Tensor:
         """One step size per example.
 
         `loss` and `gradient` are those of the point where the step begins; `usable` tells which parts may be used, None
-        if all.  A descent asks at each of its steps.
+        if all; `scores` are those of the model, None if they are not known.  A descent asks at each of its steps.
         """
+
+    def observe(self, structure: Structure, gradient: Tensor) -> None:
+        """Hears the surrogate gradient that its steps led to in training; for a rule that learns from it."""
+        return
 
 
 Steps = Number | Sequence[float] | StepSize
@@ -178,7 +189,7 @@ class Descent(Pullback):
         total: float | Tensor = 0.0
         for step in range(self.steps):
             loss, gradient = downstream.loss_and_gradient_at(iterate.point)
-            size = self._size(step, structure, loss, gradient, forbidden)
+            size = self._size(step, structure, loss, gradient, forbidden, start.scores)
 
             def end(size: float | Tensor, iterate: Iterate = iterate, gradient: Tensor = gradient) -> Iterate:
                 return self.move(structure, iterate, self._change(gradient, size, forbidden))
@@ -195,14 +206,23 @@ class Descent(Pullback):
         change = gradient * -size
         return change if forbidden is None else change.masked_fill(forbidden, self.forbidden_change)
 
+    def observe(self, structure: Structure, gradient: Tensor) -> None:
+        if isinstance(self.step_size, StepSize):
+            self.step_size.observe(structure, gradient)
+
     def _size(
-        self, step: int, structure: Structure, loss: Tensor, gradient: Tensor, forbidden: Tensor | None
+        self,
+        step: int,
+        structure: Structure,
+        loss: Tensor,
+        gradient: Tensor,
+        forbidden: Tensor | None,
+        scores: Tensor | None,
     ) -> float | Tensor:
         """The step size, ready to multiply a gradient."""
         if isinstance(self.step_size, StepSize):
-            return structure.widen(
-                self.step_size.sizes(structure, loss, gradient, None if forbidden is None else ~forbidden)
-            )
+            usable = None if forbidden is None else ~forbidden
+            return structure.widen(self.step_size.sizes(structure, loss, gradient, usable, scores))
         size = self.step_size[step] if isinstance(self.step_size, Sequence) else self.step_size
         size = per_example(f"{type(self).__name__}: step_size", size, structure, gradient)
         return structure.widen(size) if isinstance(size, Tensor) and size.dim() > 0 else size
@@ -217,7 +237,7 @@ def per_example(
         return float(number)
     numbers = number.detach().to(gradient.device, gradient.dtype)
     batch = structure.batch_shape(gradient)
-    if numbers.dim() > 0 and numbers.shape != batch:
+    if not broadcasts(numbers.shape, batch):
         raise ValueError(f"{what} has shape {tuple(numbers.shape)}; expected the batch shape {tuple(batch)}.")
     return numbers
 

@@ -11,6 +11,28 @@ from pullback.structures._structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
+class Fixed(StepSize):
+    """The step that is given.  With `rescale` the surrogate gradient is divided by it: a slope, not a difference.
+
+    size: a number, a tensor with one for each example, or a function of no arguments that returns either.
+    """
+
+    size: Number = 1.0
+    rescale: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("Fixed: size", self.size)
+
+    def sizes(
+        self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None, scores: Tensor | None = None
+    ) -> Tensor:
+        size = per_example("Fixed: size", self.size, structure, gradient)
+        return torch.as_tensor(size, dtype=gradient.dtype, device=gradient.device).expand(
+            structure.batch_shape(gradient)
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Relative(StepSize):
     """A step that moves the part it moves most by `share` of the way from 0 to 1: η = share / ‖C ∇L‖∞.
 
@@ -28,7 +50,9 @@ class Relative(StepSize):
     def __post_init__(self) -> None:
         check_number("Relative: share", self.share)
 
-    def sizes(self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None) -> Tensor:
+    def sizes(
+        self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None, scores: Tensor | None = None
+    ) -> Tensor:
         largest = structure.visible(gradient, usable).abs().flatten(-structure.event_dims).amax(-1)
         return _quotient(per_example("Relative: share", self.share, structure, gradient), largest)
 
@@ -50,7 +74,9 @@ class Polyak(StepSize):
     def __post_init__(self) -> None:
         check_number("Polyak: lower", self.lower, least=-torch.inf)
 
-    def sizes(self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None) -> Tensor:
+    def sizes(
+        self, structure: Structure, loss: Tensor, gradient: Tensor, usable: Tensor | None, scores: Tensor | None = None
+    ) -> Tensor:
         seen = structure.count_once(structure.visible(gradient, usable).square())
         above = loss.to(gradient.dtype) - per_example(
             "Polyak: lower", self.lower, structure, gradient, least=-torch.inf

@@ -26,6 +26,6 @@ class Unconstrained(Descent):
         # small gradient says.
         forbidden = None if start.scores is None else start.scores == -torch.inf
         loss, gradient = downstream.loss_and_gradient_at(start.point)
-        size = self._size(0, structure, loss, gradient, forbidden)
+        size = self._size(0, structure, loss, gradient, forbidden, start.scores)
         change = self._change(gradient, size, forbidden)
         return Pulled(start.point, change=change, size=size, rescale=self.rescales)

@@ -1,11 +1,12 @@
 """The interface of an estimator, and the downstream loss as estimators call it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pullback.estimators._inspection import Inspection, Label, inspect_scores
 from pullback.regularizers._options import Number, now
@@ -16,7 +17,7 @@ Loss = Callable[[Tensor], Tensor]
 
 NO_GRADIENT = (
     "downstream returned losses that do not depend on the latent point in a differentiable way, and this method "
-    "follows their gradient; reinforce, minimum_risk, sparse_marginalization and best_vertex accept a black box."
+    "follows their gradient; reinforce, best_vertex and expectations such as minimum_risk accept a black box."
 )
 
 
@@ -56,9 +57,10 @@ class Estimator(ABC):
         """What a training step with these scores does: losses, gradients, labels, support, entropy and cost.
 
         Runs `loss` and its backward pass once, and evaluates the downstream loss a few times more for the record.
-        Parameters get no gradient, and random numbers are put back; a baseline that remembers does remember.
+        Parameters get no gradient; random numbers, and what an estimator remembers, are put back.
         """
         scores = scores.detach()
+        memory = Memory(self)
         given, calls = scores.clone().requires_grad_(), 0
 
         def counted(point: Tensor) -> Tensor:
@@ -72,6 +74,10 @@ class Estimator(ABC):
             gradient = None
             if losses.requires_grad:
                 (gradient,) = torch.autograd.grad(losses.sum(), given, allow_unused=True)
+        memory.restore()
+        with torch.random.fork_rng(replay.devices), torch.no_grad():
+            label = self._inspect_label(structure, scores, downstream, replay)
+        memory.restore()
         with torch.no_grad():
             entropy, support, gap = inspect_scores(structure, scores)
             return Inspection(
@@ -81,12 +87,42 @@ class Estimator(ABC):
                 entropy=entropy,
                 support=support,
                 gap=gap,
-                label=self._inspect_label(structure, scores, downstream, replay),
+                label=label,
             )
 
     def _inspect_label(self, structure: Structure, scores: Tensor, downstream: Loss, replay: "Replay") -> Label | None:
         """What is known about the labels of this call, where the method pulls labels back."""
         return None
+
+
+def parts_of(part: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """A part of an estimator and the parts it is made of, each with its path: ("descent_step_size", …)."""
+    yield path, part
+    held = dict(part.named_children()) if isinstance(part, nn.Module) else {}
+    fields = {name: value for name, value in vars(part).items() if not name.startswith("_")}
+    for name, value in {**fields, **held}.items():
+        if isinstance(value, nn.Module) or (is_dataclass(value) and not isinstance(value, type | Structure)):
+            yield from parts_of(value, f"{path}_{name}" if path else name)
+
+
+class Memory:
+    """What an estimator remembers: buffers of its modules, and the states of its own generators."""
+
+    def __init__(self, estimator: Estimator) -> None:
+        every = [part for _, part in parts_of(estimator)]
+        modules = {id(part): part for part in every if isinstance(part, nn.Module)}.values()
+        self.buffers = [
+            (module, name, buffer.clone()) for module in modules for name, buffer in module.named_buffers(recurse=False)
+        ]
+        drawn = [getattr(part, "generator", None) for part in every]
+        self.generators = [(one, one.get_state()) for one in drawn if isinstance(one, torch.Generator)]
+
+    def restore(self) -> None:
+        for module, name, buffer in self.buffers:
+            with torch.no_grad():
+                getattr(module, name).copy_(buffer)
+        for generator, state in self.generators:
+            generator.set_state(state)
 
 
 def evaluate(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
@@ -142,7 +178,10 @@ class _Followed(torch.autograd.Function):
 
 
 def cooled(structure: Structure, scores: Tensor, temperature: Number) -> Tensor:
-    """scores / temperature; a part that is forbidden or padding stays so and sends nothing to the temperature."""
+    """scores / temperature; a part that is forbidden or padding stays so and sends nothing to the temperature.
+
+    Scores of a structure's own are not divided.
+    """
     temperature = now("temperature", temperature, above=True)
     if not isinstance(temperature, Tensor):
         return scores if temperature == 1 else scores / temperature

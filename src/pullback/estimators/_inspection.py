@@ -10,7 +10,7 @@ from pullback.structures._capabilities import LogLinear
 from pullback.structures._limits import TooManyVertices
 from pullback.structures._structure import Structure
 
-LINEAR = 0.5  # a step that moves no part by more ends at no other structure, and is linear in its size
+_LINEAR = 0.5  # a step that moves no part by more ends at no other structure, and is linear in its size
 _MOST = 0.5
 _UNEVEN = 30.0
 _EASY_AS_HARD = 0.4
@@ -74,24 +74,24 @@ class Inspection:
         found = {
             "loss": self.losses.mean(),
             "gradient": sizes.mean(),
-            "zero gradient": (sizes == 0).double().mean(),
+            "zero_gradient": (sizes == 0).double().mean(),
             "evaluations": torch.tensor(float(self.evaluations)),
         }
         if self.support is not None and self.gap is not None:
-            found["support"] = self.support.double().mean()
+            found["support_size"] = self.support.double().mean()
             found["gap"] = self.gap.amax() if self.gap.numel() else self.gap.new_zeros(())
         if self.entropy is not None:
             found["entropy"] = self.entropy.mean()
         if self.label is not None:
             label = self.label
             found |= {
-                "loss at target": label.losses.mean(),
+                "loss_at_target": label.losses.mean(),
                 "distance": label.distance.mean(),
                 "elsewhere": label.elsewhere.double().mean(),
             }
             if label.reach is not None and label.reach.numel():
                 low, high = torch.quantile(label.reach.double(), torch.tensor([0.1, 0.9], dtype=torch.float64))
-                found |= {"reach, lowest tenth": low, "reach, highest tenth": high}
+                found |= {"reach_p10": low, "reach_p90": high}
             if label.stuck is not None:
                 found["stuck"] = label.stuck.double().mean()
         return {name: float(number) for name, number in found.items()}
@@ -117,7 +117,7 @@ class Inspection:
                 f"The step is large: {numbers['elsewhere']:.0%} of the labels are other structures, whatever the loss "
                 "of the example; try a smaller one, or Relative()."
             )
-        if high < LINEAR:
+        if high < _LINEAR:
             return (
                 f"The step is small: it moves no part by more than {high:.2g} (a structure is 1 away), so that its "
                 "size only scales the encoder's gradient; Relative() says so openly."
@@ -144,7 +144,7 @@ class Inspection:
         return float(sizes[order[:third]].mean() / hard) if hard > 0 else 0.0
 
     def __str__(self) -> str:
-        lines = [f"{name:<20} {number:>10.4g}" for name, number in self.scalars().items()]
+        lines = [f"{name.replace('_', ' '):<20} {number:>10.4g}" for name, number in self.scalars().items()]
         return "\n".join([*lines, *filter(None, [self.advice])])
 
 

@@ -5,12 +5,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pullback.estimators._estimator import Estimator
-from pullback.estimators.expectation import minimum_risk, sparse_marginalization
-from pullback.estimators.relaxation import entmax, sparsemap, ste_marginals, ste_sparsemap, structured_attention
+from pullback.estimators.blackbox import blackbox, imle
+from pullback.estimators.expectation import minimum_risk, sparse_marginalization, sum_and_sample, topk_expectation
+from pullback.estimators.identity import identity
+from pullback.estimators.perturbed import perturb_and_map, stochastic_softmax, stochastic_sparsemap
+from pullback.estimators.perturbed_maximum import perturbed
+from pullback.estimators.relaxation import entmax, simple, sparsemap, ste_marginals, ste_sparsemap, structured_attention
 from pullback.estimators.score_function import reinforce
 from pullback.estimators.spigot import best_vertex, spigot, spigot_ce, spigot_eg, ste
+from pullback.estimators.straight_through import gapped_ste, gumbel_rao, reinmax
+from pullback.estimators.supervised import frozen, supervised
 from pullback.regularizers._options import among
-from pullback.structures._capabilities import Enumerable, LogLinear, Simplex
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, Simplex
 from pullback.structures._structure import Structure
 
 
@@ -23,10 +29,10 @@ class Cost:
     """
 
     once: int = 0
-    each: Literal["steps", "samples", "vertices", "support"] | None = None
+    each: Literal["steps", "samples", "k", "vertices", "support"] | None = None
 
     def count(self, **numbers: int) -> int:
-        """The evaluations, given how many steps, samples, vertices, or vertices in the support there are."""
+        """The evaluations, given how many steps, samples, best vertices (k), vertices, or vertices in the support."""
         return self.once + (0 if self.each is None else numbers[self.each])
 
     def __str__(self) -> str:
@@ -37,11 +43,13 @@ class Cost:
 class Entry:
     """One row of the catalog.
 
-    kind: pulled back, relaxed, straight-through, exact, stochastic or sparse expectation.
-    formula: the gradient that reaches the scores s; z is the argmax, p the marginals, μ the sparsemap of s.
+    kind: pulled back, relaxed, straight-through, perturbed, sampled straight-through, exact, stochastic, sparse
+    expectation or yardstick.
+    formula: the gradient that reaches the scores s; z is the argmax, p the marginals, μ the sparsemap of s, ε noise.
     needs: the capabilities that a structure has to offer; any has an argmax.
     evaluations: how often a training step evaluates the downstream loss, without backtracking and further baselines.
     callable: whether `estimator(structure, scores)` hands over a point.
+    given: arguments that are neither numbers nor names and have to be given, such as a label; most have none.
     """
 
     make: Callable[..., Estimator]
@@ -50,6 +58,7 @@ class Entry:
     needs: tuple[type[Structure], ...]
     evaluations: Cost
     callable: bool
+    given: tuple[str, ...] = ()
 
     def serves(self, structure: Structure) -> bool:
         """Whether `structure` has all that is needed."""
@@ -61,7 +70,7 @@ class Entry:
         return " and ".join(needed.offer for needed in self.needs) or "an argmax"
 
 
-_ONE, _STEPS, _START_AND_STEPS = Cost(1), Cost(0, "steps"), Cost(1, "steps")
+_ONE, _STEPS, _START_AND_STEPS, _SAMPLES = Cost(1), Cost(0, "steps"), Cost(1, "steps"), Cost(0, "samples")
 
 CATALOG: dict[str, Entry] = {
     "ste": Entry(ste, "pulled back", "η ∇L(z)", (), _STEPS, True),
@@ -73,10 +82,39 @@ CATALOG: dict[str, Entry] = {
     "entmax": Entry(entmax, "relaxed", "J ∇L(entmax(s))", (Simplex,), _ONE, True),
     "ste_marginals": Entry(ste_marginals, "straight-through", "J_p ∇L(z)", (LogLinear,), _ONE, True),
     "ste_sparsemap": Entry(ste_sparsemap, "straight-through", "J_μ ∇L(z)", (), _ONE, True),
+    "blackbox": Entry(blackbox, "pulled back", "(z − argmax(s − λ ∇L(z))) / λ", (), _ONE, True),
+    "identity": Entry(identity, "pulled back", "(Cg − u ⟨u, g⟩) / ‖Cs‖, g = ∇L(z), u = Cs / ‖Cs‖", (), _ONE, True),
+    "imle": Entry(imle, "perturbed", "mean of z − argmax(s + ε − λ ∇L(z)), z = argmax(s + ε)", (), _SAMPLES, True),
+    "perturb_and_map": Entry(
+        perturb_and_map, "perturbed", "mean of J_p(s + ε) ∇L(argmax(s + ε))", (LogLinear,), _SAMPLES, True
+    ),
+    "stochastic_softmax": Entry(
+        stochastic_softmax, "perturbed", "mean of J_p(s + ε) ∇L(marginals(s + ε))", (LogLinear,), _SAMPLES, True
+    ),
+    "stochastic_sparsemap": Entry(
+        stochastic_sparsemap, "perturbed", "mean of J_μ(s + ε) ∇L(sparsemap(s + ε))", (), _SAMPLES, True
+    ),
+    "perturbed": Entry(perturbed, "perturbed", "J ∇L(q), q the mean of argmax(s + ε)", (), _ONE, True),
+    "simple": Entry(simple, "sampled straight-through", "J_p ∇L(y), y ~ p", (LogLinear,), _ONE, True),
+    "gumbel_rao": Entry(
+        gumbel_rao, "sampled straight-through", "E[J_p(s + ε) | y] ∇L(y), y ~ p", (Simplex,), _ONE, True
+    ),
+    "reinmax": Entry(
+        reinmax, "sampled straight-through", "(2 J((p + y) / 2) − ½ J_p) ∇L(y), y ~ p", (Simplex,), _ONE, True
+    ),
+    "gapped_ste": Entry(
+        gapped_ste, "sampled straight-through", "J_p(s′) ∇L(y), argmax(s′) = y ~ p", (Simplex,), _ONE, True
+    ),
     "minimum_risk": Entry(minimum_risk, "exact", "∇ Σ p(z) L(z)", (LogLinear, Enumerable), Cost(0, "vertices"), False),
     "best_vertex": Entry(best_vertex, "exact", "z − argmin L", (Enumerable,), Cost(1, "vertices"), False),
-    "reinforce": Entry(
-        reinforce, "stochastic", "mean of (L(z) − b) ∇ log p(z), z ~ p", (LogLinear,), Cost(0, "samples"), False
+    "reinforce": Entry(reinforce, "stochastic", "mean of (L(z) − b) ∇ log p(z), z ~ p", (LogLinear,), _SAMPLES, False),
+    "sum_and_sample": Entry(
+        sum_and_sample,
+        "stochastic",
+        "∇ Σ p(z) L(z), z in topk(s), + P L(z) ∇ log p(z), z ~ p of the rest",
+        (LogLinear, KBest),
+        Cost(1, "k"),
+        False,
     ),
     "sparse_marginalization": Entry(
         sparse_marginalization,
@@ -86,6 +124,11 @@ CATALOG: dict[str, Entry] = {
         Cost(0, "support"),
         False,
     ),
+    "topk_expectation": Entry(
+        topk_expectation, "sparse expectation", "∇ Σ p(z) L(z), z in topk(s)", (KBest,), Cost(0, "k"), False
+    ),
+    "frozen": Entry(frozen, "yardstick", "0", (), _ONE, True),
+    "supervised": Entry(supervised, "yardstick", "z − label", (), _ONE, False, given=("label",)),
 }
 """Every named estimator, by its name."""
 

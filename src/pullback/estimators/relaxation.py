@@ -1,8 +1,10 @@
 """Continuous relaxations of the argmax, and straight-through with their Jacobian."""
 
+import torch
 from torch import Tensor, nn
 
 from pullback.estimators._estimator import Estimator, Loss, cooled, follow
+from pullback.estimators.sample import Sample
 from pullback.regularizers._options import Number, check_number
 from pullback.regularizers._regularizer import Prediction, Regularizer
 from pullback.regularizers.entropy import Entropy
@@ -18,7 +20,8 @@ class Relaxation(nn.Module, Estimator):
     μ = regularizer.predict(s / temperature),  gradient = J(s)ᵀ ∇L.  With `decodes_from` the decoder sees another
     prediction, such as a `Sample()`, and the Jacobian stays that of μ: straight-through.  `temperature` is a number, a
     tensor with one for each example, or a function of no arguments that returns either and is asked at every call; a
-    tensor may require grad, and a `Parameter` is trained, saved and moved with the model.
+    tensor may require grad, and a `Parameter` is trained, saved and moved with the model.  Scores of a structure's own,
+    such as those of transitions, are not divided by it.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ def sparsemap(temperature: Number = 1.0) -> Relaxation:
     return Relaxation(SquaredNorm(), temperature)
 
 
-def entmax(alpha: float | Tensor = 1.5, temperature: Number = 1.0) -> Relaxation:
+def entmax(alpha: Number = 1.5, temperature: Number = 1.0) -> Relaxation:
     """α-entmax, between softmax (α = 1) and sparsemax (α = 2); categorical choices only.
 
     p = argmax ⟨s / T, p⟩ + H_α(p).  Reference: Peters, Niculae and Martins (2019).
@@ -85,3 +88,15 @@ def ste_sparsemap(temperature: Number = 1.0) -> Relaxation:
     Decodes from argmax(s),  gradient = J ∇L(argmax(s)) / T, J the projection onto the face of sparsemap(s / T).
     """
     return Relaxation(SquaredNorm(), temperature, decodes_from=Unregularized())
+
+
+def simple(temperature: Number = 1.0, *, generator: torch.Generator | None = None) -> Relaxation:
+    """SIMPLE: decode from an exact draw, differentiate the exact marginals.
+
+    z ~ p(z) ∝ exp⟨s, z⟩,  gradient = Cov(z) ∇L(z) / T, the Jacobian of marginals(s / T).
+
+    Costs one evaluation, one draw and one call of marginals.  Needs a partition function; proposed for subsets of k
+    items (`Subset`).  A good first choice among the methods that explore, with nothing to tune.
+    Reference: Ahmed et al. (2023).
+    """
+    return Relaxation(Entropy(), temperature, decodes_from=Sample(generator))

@@ -5,6 +5,7 @@ from pullback.descents.exhaustive import Exhaustive
 from pullback.descents.mirror import Mirror
 from pullback.descents.projected import Projected
 from pullback.descents.unconstrained import Unconstrained
+from pullback.estimators._steps import steps_of
 from pullback.estimators.surrogate import Surrogate
 from pullback.regularizers._options import by_name
 from pullback.regularizers._regularizer import Regularizer
@@ -13,40 +14,42 @@ from pullback.regularizers.squared_norm import SquaredNorm
 from pullback.regularizers.unregularized import Unregularized
 
 
-def ste(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def ste(step_size: Steps | str = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """Straight-through: pull the label back by plain gradient, learn it with the perceptron loss.
 
     z = argmax(s),  target = z − η ∇L(z), `steps` times,  gradient = z − target = η ∇L(z) after one.
     Reference: Bengio et al. (2013), the identity variant.
     """
-    return Surrogate(Unregularized(), Unconstrained(step_size, steps, backtrack))
+    return Surrogate(Unregularized(), Unconstrained(steps_of("ste: step_size", step_size), steps, backtrack))
 
 
-def spigot(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def spigot(step_size: Steps | str = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """SPIGOT: pull the label back by projected gradient, learn it with the perceptron loss.
 
     z = argmax(s),  target = sparsemap(z − η ∇L(z)), `steps` times,  gradient = z − target.
     Reference: Peng, Thomson and Smith (2018).
     """
-    return Surrogate(Unregularized(), Projected(step_size, steps, backtrack))
+    return Surrogate(Unregularized(), Projected(steps_of("spigot: step_size", step_size), steps, backtrack))
 
 
-def spigot_ce(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def spigot_ce(step_size: Steps | str = 0.1, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """SPIGOT-CE: projected gradient from the marginals, learned with the CRF loss (cross-entropy when flat).
 
     p = marginals(s),  target = sparsemap(p − η ∇L(p)), `steps` times,  gradient = p − target;  decodes from argmax(s).
     Reference: Mihaylova, Niculae and Martins (2020).
     """
-    return Surrogate(Entropy(), Projected(step_size, steps, backtrack))
+    return Surrogate(Entropy(), Projected(steps_of("spigot_ce: step_size", step_size), steps, backtrack))
 
 
-def spigot_eg(step_size: Steps = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
+def spigot_eg(step_size: Steps | str = 0.1, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
     """SPIGOT-EG: exponentiated gradient from the marginals, learned with the CRF loss.
 
     p = marginals(s),  target = marginals(s − η ∇L(p)), `steps` times,  gradient = p − target;  decodes from argmax(s).
     Reference: Mihaylova, Niculae and Martins (2020).
     """
-    return Surrogate(Entropy(), Mirror(step_size, steps, backtrack, regularizer=Entropy()))
+    return Surrogate(
+        Entropy(), Mirror(steps_of("spigot_eg: step_size", step_size), steps, backtrack, regularizer=Entropy())
+    )
 
 
 PREDICTIONS: dict[str, type[Regularizer]] = {

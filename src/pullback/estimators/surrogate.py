@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback.descents._descent import Iterate, Pullback, Pulled
+from pullback.descents._descent import Iterate, Pullback, Pulled, per_example
 from pullback.estimators._estimator import NO_GRADIENT, Estimator, Loss, Replay, evaluate, redeem
 from pullback.estimators._inspection import Label, inspect_label
-from pullback.regularizers._options import Number, check_number, now
+from pullback.regularizers._options import Number, check_number
 from pullback.regularizers._regularizer import Prediction, Regularizer, same
 from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._structure import Structure
@@ -39,7 +39,8 @@ class Surrogate(Estimator):
     descent: how the label is pulled back.
     start: where the descent begins; at the prediction, if not given.
     forward: what the decoder sees, a regularizer's prediction or a `Sample()`; the argmax, if not given.
-    scale: a factor of the gradient that reaches the scores: a number, or a function of no arguments that returns one.
+    scale: a factor of the gradient that reaches the scores: a number, a tensor with one for each example, or a function
+    of no arguments that returns either.  Step sizes with `rescale` divide by the step instead.
 
     Parameters of the regularizers, such as Tsallis' order, are not trained: the losses are those of the scores.
 
@@ -79,6 +80,8 @@ class Surrogate(Estimator):
         return redeem(ticket, losses)
 
     def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
+        if self.descent.evaluations == 0 and same(self._origin, self.forward):
+            return self._point(structure, scores)
         if not self._is_one_gradient:
             return super().__call__(structure, scores)
         call = _Call(self, structure, None, None)
@@ -145,8 +148,11 @@ class _Label:
         """prediction − target, per example; NaN where the downstream gradient is not finite, as in any backward."""
         surrogate = self.call.surrogate
         gradient = self.structure.count_once(self.pulled().gradient(self._predict(surrogate.prediction)))
-        scale = now("Surrogate: scale", surrogate.scale)
-        return self.marked(gradient if isinstance(scale, float) and scale == 1 else gradient * scale)
+        surrogate.descent.observe(self.structure, gradient)
+        scale = per_example("Surrogate: scale", surrogate.scale, self.structure, gradient)
+        if isinstance(scale, float):
+            return self.marked(gradient if scale == 1 else gradient * scale)
+        return self.marked(gradient * self.structure.widen(scale))
 
     def pulled(self) -> Pulled:
         surrogate, origin = self.call.surrogate, self.call.surrogate._origin

@@ -4,12 +4,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake, unknown
-from pullback.experiments.task import Informed, Task, Told, no_gradient
+from pullback.experiments.task import Informed, Task, Told
 
 Value = bool | int | float | str
 
@@ -25,38 +24,12 @@ class Supervised(Informed):
         return downstream(point) + learned
 
 
-class Frozen(pb.Estimator):
-    """No gradient for the scores: the decoder trains on what the encoder happens to predict."""
-
-    evaluations = 1
-
-    def loss(self, structure: pb.Structure, scores: Tensor, downstream: Callable[[Tensor], Tensor]) -> Tensor:
-        return downstream(structure.argmax(scores.detach())) + no_gradient(structure, scores)
-
-
-class Noisy(nn.Module, pb.Estimator):
-    """An estimator on scores with Gumbel noise, so that it sees more structures than its present favorite."""
-
-    def __init__(self, inner: pb.Estimator, scale: float) -> None:
-        super().__init__()
-        self.inner, self.scale = inner, scale
-
-    @property
-    def evaluations(self) -> int | None:
-        return self.inner.evaluations
-
-    def loss(self, structure: pb.Structure, scores: Tensor, downstream: Callable[[Tensor], Tensor]) -> Tensor:
-        uniform = torch.rand_like(scores).clamp_min(torch.finfo(scores.dtype).tiny)
-        noise = -(-uniform.log()).clamp_min(torch.finfo(scores.dtype).tiny).log()
-        return self.inner.loss(structure, scores + self.scale * noise, downstream)
-
-
 def options_of(name: str) -> list[str]:
     """The options that an estimator of the catalog has, by their names."""
     if name not in pb.CATALOG:
         return []
     entry = pb.CATALOG[name]
-    given = {"generator", *getattr(entry, "given", ())}
+    given = {"generator", *entry.given}
     return [option for option in inspect.signature(entry.make).parameters if option not in given]
 
 
@@ -79,12 +52,12 @@ def make_estimator(task: Task, name: str, options: dict[str, Value], noise: floa
     if yardstick:
         return _yardstick(task, name)
     estimator = _from_catalog(name, options)
-    return Noisy(estimator, noise) if noise > 0 else estimator
+    return pb.Perturbed(estimator, pb.Gumbel(noise)) if noise > 0 else estimator
 
 
 def _yardstick(task: Task, name: str) -> pb.Estimator:
     if name == "frozen":
-        return Frozen()
+        return pb.frozen()
     return Supervised(task.known()["gold"]) if name == "supervised" else Told(task.known()[name])
 
 

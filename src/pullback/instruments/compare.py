@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback.estimators._estimator import Estimator, Loss
+from pullback.estimators._estimator import Estimator, Loss, Memory
 from pullback.estimators.catalog import get_estimator
 from pullback.estimators.expectation import minimum_risk
 from pullback.estimators.score_function import reinforce
@@ -33,6 +33,7 @@ class GradientRow:
     variance: E ‖gradient − mean‖² / ‖exact‖² over the draws; 0 if the estimator is deterministic.
     zeros: the share of examples and draws with no gradient at all.
     evaluations, solver_calls: of the downstream loss and of the structure, in a training step;  seconds: that it takes.
+    draws: how often it was run; two are enough to see that an estimator is deterministic.
     """
 
     name: str
@@ -44,6 +45,7 @@ class GradientRow:
     evaluations: float
     solver_calls: float
     seconds: float
+    draws: int
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class GradientComparison:
 
     exact: the gradient of E L(z) under the Gibbs distribution of the scores, shaped like them.
     standard_error: of `exact`, in the same unit as `bias`, where it was estimated by samples; 0 if by enumeration.
-    draws: how often each estimator was run; once if it is deterministic.
+    draws: how often a stochastic estimator was run.
     """
 
     rows: tuple[GradientRow, ...]
@@ -123,13 +125,17 @@ def compare_gradients(
     *,
     draws: int = 100,
     samples: int = 4096,
+    generator: torch.Generator | None = None,
 ) -> GradientComparison:
     """Each estimator's gradient beside the exact gradient of the expected loss E L(z), z ~ p(z) ∝ exp⟨s, z⟩.
 
     estimators: a dictionary of them, or names in the catalog.
-    draws: how often a stochastic estimator is run; a deterministic one is run once.
+    draws: how often a stochastic estimator is run.
     samples: where there are too many vertices to decode them all, the exact gradient is estimated by REINFORCE with a
     leave-one-out baseline and so many samples; the comparison then says how exact that is.
+    generator: where the seed of all draws comes from; estimators that have one of their own draw from that.
+
+    Random numbers, and what estimators remember, are put back afterwards.
 
     Estimators that pull labels back point downhill at a length of their own: compare their `cosine`, not their `bias`.
     """
@@ -139,8 +145,14 @@ def compare_gradients(
     if isinstance(estimators, str):
         raise TypeError(f"compare_gradients: estimators is {estimators!r}; expected a list of names or a dictionary.")
     chosen = estimators if isinstance(estimators, Mapping) else {name: get_estimator(name) for name in estimators}
-    exact, error = _exact(structure, scores, downstream, samples)
-    rows = [_row(name, one, structure, scores, downstream, exact, draws) for name, one in chosen.items()]
+    memories = [Memory(one) for one in chosen.values()]
+    seed = int(torch.randint(2**62, (), generator=generator))
+    with torch.random.fork_rng([scores.device] if scores.device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        exact, error = _exact(structure, scores, downstream, samples)
+        rows = [_row(name, one, structure, scores, downstream, exact, draws) for name, one in chosen.items()]
+    for memory in memories:
+        memory.restore()
     return GradientComparison(tuple(rows), exact, error, draws)
 
 
@@ -197,8 +209,8 @@ def _row(
     begin = time.perf_counter()
     while len(found) < draws:
         found.append(_gradient(estimator, watched, scores, counted))
-        if len(found) == 2 and torch.equal(found[0], found[1]):
-            break
+        if len(found) == 2 and torch.equal(found[0], found[1]) and bool(found[0].any()):
+            break  # deterministic; where nothing arrives, more draws may tell
     seconds = (time.perf_counter() - begin) / len(found)
     dims = structure.event_dims
     drawn = torch.stack([gradient.flatten(-dims).double() for gradient in found])  # (draws, *batch, parts)
@@ -220,6 +232,7 @@ def _row(
         evaluations=calls / len(found),
         solver_calls=solver.calls / len(found),
         seconds=seconds,
+        draws=len(found),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pullback.operators._flat import Flat
 from pullback.operators._kernel_operator import Work, kernel_operator, partition_operator
 from pullback.operators._mixture import mixture_operator, mixture_projection
 
@@ -44,14 +45,15 @@ def choices(
     slots: str = "n",
     capacity: str | None = None,
     also: str | None = None,
+    flat: Flat | None = None,
     **options: Any,
 ) -> Choices:
     """The operators `name_argmax`, `name_topk`, `name_mixture`, `name_sparsemap`, from kernels that bear these names.
 
     inputs: what they all take, `scores[n, t, t], lengths[] <= n`.  parts: the shape of a vertex, `n, t, t`; slots: how
     many parts it has at most.  capacity: how many vertices SparseMAP keeps for its derivative, `8 * n`; there is no
-    such operator if not said.  also: an input that has a gradient in it beside the scores.  work: of each of the best
-    vertices; best: of the argmax, if that takes less.
+    such operator if not said.  also: an input that has a gradient in it beside the scores.  flat: how SparseMAP treats
+    flat scores, if not like others.  work: of each of the best vertices; best: of the argmax, if that takes less.
     """
     mixing: dict[str, Any] = {"parts": parts, "slots": slots, "work": lambda *arrays: 20 * work(*arrays), **options}
     return Choices(
@@ -65,7 +67,7 @@ def choices(
             **options,
         ),
         mixture=mixture_operator(name, inputs, kernels.mixture, **mixing),
-        sparsemap=mixture_projection(name, inputs, kernels, capacity=capacity, also=also, **mixing)
+        sparsemap=mixture_projection(name, inputs, kernels, capacity=capacity, also=also, flat=flat, **mixing)
         if capacity
         else None,
     )
@@ -81,6 +83,7 @@ def family(
     best: Work | None = None,
     slots: str = "n",
     capacity: str | None = None,
+    flat: Flat | None = None,
     keeps: str | None = None,
     **options: Any,
 ) -> Family:
@@ -88,7 +91,8 @@ def family(
 
     work: of the sums too.  keeps: what the Hessian is computed from, the inputs if not said.
     """
-    chosen = choices(name, inputs, parts, kernels, work=work, best=best, slots=slots, capacity=capacity, **options)
+    searches: dict[str, Any] = {"slots": slots, "capacity": capacity, "flat": flat}
+    chosen = choices(name, inputs, parts, kernels, work=work, best=best, **searches, **options)
     return Family(
         **vars(chosen),
         log_partition=kernel_operator(

@@ -163,6 +163,7 @@ def partition_operator(
     """
     forward = parse(signature)
     moving = forward.inputs[:moves]
+    ranks = {argument.rank for argument in moving}
     kept = keeps.split() if keeps else [argument.name for argument in forward.inputs]
     inputs = (*(forward[name] for name in kept), *(replace(a, name=f"direction_of_{a.name}") for a in moving))
     second = Signature(f"{forward.name}_hessian", inputs, tuple(replace(a, name=f"product_{a.name}") for a in moving))
@@ -175,7 +176,8 @@ def partition_operator(
         marginals, of_marginals = ctx.saved_tensors[-moves:], of_outputs[:moves]
         gradients: list[Tensor | None] = [None] * moves
         if of_value is not None:
-            gradients = [of_value[(...,) + (None,) * a.rank] * m for a, m in zip(moving, marginals)]
+            wide = {rank: of_value[(...,) + (None,) * rank] for rank in ranks}
+            gradients = [wide[a.rank] * m for a, m in zip(moving, marginals)]
         if any(of is not None for of in of_marginals):
             directions = [
                 torch.zeros_like(m) if of is None else of.to(m.dtype) for of, m in zip(of_marginals, marginals)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback.operators._convergence import warn_of_gap
+from pullback.operators._flat import ROUNDS, Flat
 from pullback.operators._kernel_operator import Work, kernel_operator, projection_operator
 from pullback.operators._signature import parse
 from pullback.operators._threads import Kernel
@@ -88,6 +89,7 @@ def mixture_projection(
     capacity: str,
     slots: str = "n",
     also: str | None = None,
+    flat: Flat | None = None,
     work: Work,
     structure: str = "",
     **options: Any,
@@ -96,14 +98,34 @@ def mixture_projection(
 
     Takes the `inputs` of the structure's other operators; gives the point, the vertices and their number.  capacity:
     how many vertices there is room for, computed from the sizes of the inputs.  Where more mix, which should be rare,
-    the derivative searches again.  also: an input that vertices have scores from, with a gradient of its own.
+    the derivative searches again.  also: an input that vertices have scores from, with a gradient of its own.  flat:
+    how to project examples of which too many vertices would mix; their number of vertices is then 0, and one more
+    output has s − μ.
     """
+    search = VertexSearch(kernels.mixture, structure or name)
+    outputs = f"point[{parts}], parts[{capacity}, {slots}]: int32, size[]: int64"
+    signature = f"{name}_sparsemap({inputs}) -> {outputs}" + (f", rest[{parts}]: float64" if flat else "")
 
     def project(scores: Array, lengths: Array, *rest: Any) -> int:
         *numbers, point, parts, size, lo, hi = rest
-        gap, converged, report = nearest(kernels.mixture, scores, lengths, numbers, point, parts, size, lo, hi)
-        if not converged[lo:hi].all():
-            warn_of_gap(f"SparseMAP over {structure or name} stopped at a gap of {gap[lo:hi].max():.1e}.")
+        return search.run(scores, lengths, numbers, point, parts, size, lo, hi)
+
+    def project_maybe_flat(scores: Array, lengths: Array, *given: Any) -> int:
+        *numbers, point, parts, size, rest, lo, hi = given
+        assert flat is not None
+        rest[lo:hi] = 0
+        if not flat.is_possible(lengths[lo:hi]):
+            return search.run(scores, lengths, numbers, point, parts, size, lo, hi)
+        gap, _, report = nearest(kernels.mixture, scores, lengths, numbers, point, parts, size, lo, hi, rounds=ROUNDS)
+        if report == -1:
+            late = lo + np.flatnonzero(gap[lo:hi] > 10 * GAP_OF_DERIVATIVE)
+            chosen = late[flat.are_flat(lengths[late], point[late])] if len(late) else late
+            if len(chosen):
+                found = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
+                solved = chosen[flat.project(scores[chosen], lengths[chosen], numbers, *found)]
+                point[chosen], rest[chosen], size[solved] = *found, 0
+                late = np.setdiff1d(late, solved)
+            search.resume(scores, lengths, numbers, point, parts, size, late)
         return report
 
     def differentiate(scores: Array, lengths: Array, *rest: Any) -> int:
@@ -112,22 +134,77 @@ def mixture_projection(
         most, report = int(size[lo:hi].max(initial=0)), -1
         if most > parts.shape[1]:
             parts, point = np.empty((len(scores), most, parts.shape[2]), np.int32), np.empty_like(scores)
-            report = project(scores, lengths, *numbers, point, parts, size, lo, hi)
+            report = search.run(scores, lengths, numbers, point, parts, size, lo, hi)
         if report == -1:
             report = kernels.mixture_backward(scores, lengths, tuple(numbers), parts, size, gradient, *products, lo, hi)
         return report
 
-    signature = f"{name}_sparsemap({inputs}) -> point[{parts}], parts[{capacity}, {slots}]: int32, size[]: int64"
+    def differentiate_maybe_flat(scores: Array, lengths: Array, *given: Any) -> int:
+        *numbers, parts, size, rest, gradient, product, lo, hi = given
+        assert flat is not None
+        by_chart = lo + np.flatnonzero((size[lo:hi] == 0) & (lengths[lo:hi] >= flat.least))
+        if len(by_chart):
+            product[by_chart] = flat.differentiate(rest[by_chart], lengths[by_chart], numbers, gradient[by_chart])
+            lengths = lengths.copy()
+            lengths[by_chart] = -1
+        return differentiate(scores, lengths, *numbers, parts, size, gradient, product, lo, hi)
+
     return projection_operator(
         signature,
-        project,
-        jacobian=differentiate,
+        project_maybe_flat if flat else project,
+        jacobian=differentiate_maybe_flat if flat else differentiate,
         also=also,
-        keeps=" ".join([*(argument.name for argument in parse(signature).inputs), "parts", "size"]),
+        keeps=" ".join(
+            [*(argument.name for argument in parse(signature).inputs), "parts", "size", *(["rest"] if flat else [])]
+        ),
         work=work,
         structure=structure,
         **options,
     )
+
+
+class VertexSearch:
+    """The active-set method over a batch, which warns of what it leaves."""
+
+    def __init__(self, kernel: Kernel, structure: str) -> None:
+        self.kernel, self.structure = kernel, structure
+
+    def run(
+        self,
+        scores: Array,
+        lengths: Array,
+        numbers: Sequence[Any],
+        point: Array,
+        parts: Array,
+        size: Array,
+        lo: int,
+        hi: int,
+        start: Array | None = None,
+    ) -> int:
+        found = (point, parts, size, lo, hi)
+        gap, converged, report = nearest(self.kernel, scores, lengths, numbers, *found, start=start)
+        if not converged[lo:hi].all():
+            warn_of_gap(f"SparseMAP over {self.structure} stopped at a gap of {gap[lo:hi].max():.1e}.")
+        return report
+
+    def resume(
+        self,
+        scores: Array,
+        lengths: Array,
+        numbers: Sequence[Any],
+        point: Array,
+        parts: Array,
+        size: Array,
+        which: Array,
+    ) -> None:
+        """Goes on with some of the examples from the vertices that were found for them."""
+        if len(which) == 0:
+            return
+        start = parts[which, : size[which].max()]
+        start[np.arange(start.shape[1]) >= size[which, None]] = -1
+        found = (point[which], parts[which], size[which])
+        self.run(scores[which], lengths[which], numbers, *found, 0, len(which), start)
+        point[which], parts[which], size[which] = found
 
 
 def nearest(
@@ -140,12 +217,16 @@ def nearest(
     size: Array,
     lo: int,
     hi: int,
+    *,
+    start: Array | None = None,
+    rounds: int = MAX_ITERATIONS,
 ) -> tuple[Array, Array, int]:
-    """Runs the active-set method without a start: (gaps, whether they are as small as rounding allows, report)."""
+    """Runs the active-set method: (gaps, whether they are as small as rounding allows, report)."""
     batch, most, slots = parts.shape
-    start, probabilities = np.empty((batch, 0, slots), np.int32), np.empty((batch, most), scores.dtype)
+    start = np.empty((batch, 0, slots), np.int32) if start is None else start
+    probabilities = np.empty((batch, most), scores.dtype)
     gap, iterations, converged = np.empty(batch), np.empty(batch, np.int64), np.ones(batch, np.bool_)
-    limits = (GAP_OF_DERIVATIVE, MAX_ITERATIONS, most)
+    limits = (GAP_OF_DERIVATIVE, rounds, most)
     found = (point, parts, probabilities, size, gap, iterations, converged)
     report = mixture(kernel)(scores, lengths, *numbers, start, *limits, *found, lo, hi)
     return gap, converged, report

@@ -131,7 +131,7 @@ class Signature:
         standard = {"int": 1, "bool": False, "float": 1e-9}
         example: list[Any] = []
         for argument in self.inputs:
-            shape = (2, *(int(dim) if dim.isdigit() else _EXAMPLE_SIZE for dim in argument.dims or ()))
+            shape = (2, *map(_example_size, argument.dims or ()))
             if len(example) < moves:
                 example.append(torch.randn(shape, generator=generator, dtype=torch.float64))
             elif argument.kind is not None:
@@ -139,6 +139,11 @@ class Signature:
             else:
                 example.append(torch.full(shape, values.get(argument.name, 1), dtype=argument.dtype or torch.int64))
         return tuple(example)
+
+
+def _example_size(dim: str) -> int:
+    """`dim`, with one size for every name in it."""
+    return int(eval(re.sub(r"[A-Za-z_]\w*", str(_EXAMPLE_SIZE), dim)))
 
 
 def parse(line: str) -> Signature:

@@ -16,15 +16,28 @@ def _refusal(example: str, scores: Any, lengths: Any, *_: Any) -> str:
     return f"Chain: {example} has no sequence of tags whose scores are all above -inf within its mask."
 
 
-_OPTIONS: dict[str, Any] = {"work": lambda scores, *_: float(scores[0].size), "refusal": _refusal, "structure": "Chain"}
+def _best(scores: Any, *_: Any) -> float:
+    return float(scores[0].size)
+
+
+_INPUTS = "scores[n, t, t], lengths[] <= n"
+_OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Chain"}
 
 sequences = family(
-    "chain", "scores[n, t, t], lengths[] <= n", "n, t, t", kernels.chain, keeps="marginals lengths", **_OPTIONS
+    "chain",
+    _INPUTS,
+    "n, t, t",
+    kernels.chain,
+    keeps="marginals lengths",
+    work=lambda *arrays: 3 * _best(*arrays),
+    best=_best,
+    **_OPTIONS,
 )
 sparsemap = projection_operator(
-    "chain_sparsemap(scores[n, t, t], lengths[] <= n) -> point[n, t, t]",
+    f"chain_sparsemap({_INPUTS}) -> point[n, t, t]",
     kernels.chain.project,
     jacobian=kernels.chain.project_backward,
     keeps="lengths point",
+    work=lambda *arrays: 60 * _best(*arrays),  # some dozens of sweeps
     **_OPTIONS,
 )

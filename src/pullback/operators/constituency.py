@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pullback import kernels
 from pullback.operators._family import family
+from pullback.operators._flat import SPANS, Flat
 from pullback.operators._threads import Kernel
 
 Array = NDArray[Any]
@@ -64,6 +65,12 @@ class _WithoutLabels:
             setattr(self, name, _with_one_label(getattr(kernels.constituency, name), places))
 
 
+def _write_words(point: Array, lengths: Array) -> None:
+    """The single words are in every tree."""
+    for spans, n in zip(point, lengths):
+        spans[np.arange(n), np.arange(n)] = 1.0
+
+
 trees = family(
     "constituency",
     "scores[n, n], lengths[] <= n",
@@ -71,6 +78,7 @@ trees = family(
     _WithoutLabels(),
     slots=SLOTS,
     capacity="n * (n + 1) // 2 if n < 80 else 32 * n",
+    flat=Flat(lambda: SPANS, least=40, parts=18.0, complete=_write_words),
     **_OPTIONS,
 )
 labelled_trees = family(

@@ -95,7 +95,7 @@ class _WithLabels:
         report = _in_turn(
             lambda: kernels.labels.together(scores, lengths, worth, offset, lo, hi),
             lambda: self.folder.partition(worth, lengths, single_root, of_trees, arcs, lo, hi),
-            lambda: kernels.labels.spread(scores, lengths, worth, offset, arcs, marginals, lo, hi),
+            lambda: kernels.labels.spread(scores, lengths, worth, offset, (arcs,), marginals, lo, hi),
         )
         value[lo:hi] = of_trees[lo:hi] + offset[lo:hi].sum(-1)
         return report
@@ -109,9 +109,9 @@ class _WithLabels:
         return _in_turn(
             lambda: kernels.labels.together(*given, lo, hi),
             lambda: self.folder.partition(worth, lengths, single_root, value, arcs, lo, hi),
-            lambda: kernels.labels.along(*given, direction, moved, lo, hi),
+            lambda: kernels.labels.along(*given, (direction,), moved, lo, hi),
             lambda: self.folder.hessian_product(worth, lengths, single_root, moved, turned, lo, hi),
-            lambda: kernels.labels.spread_product(*given, arcs, moved, turned, direction, product, lo, hi),
+            lambda: kernels.labels.spread_product(*given, (arcs, moved, turned, direction), product, lo, hi),
         )
 
 

@@ -1,7 +1,8 @@
 """The operators of spanning trees and forests: scores (*batch, n, n) between n nodes, lengths counting nodes.
 
-Only the upper half of the scores is read, and of a gradient too; what comes out, gradients included, is the same in
-both halves.  So a caller who makes inputs and outputs symmetric gets the derivative of that.
+Sums take the mean of both halves as the score of an edge, and give derivatives by entries.  The others read only the
+upper half of the scores, and of a gradient too; what comes out, gradients included, is the same in both halves.  So a
+caller who makes inputs and outputs symmetric gets the derivative of that.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ _FOREST = f"{_GRAPH}, int components"
 
 def _refusal(example: str, scores: Array, lengths: Any, *rest: Any) -> str:
     components = rest[0] if isinstance(rest[0], int) else 1
-    used = scores[np.triu_indices(lengths, 1)]
+    used = np.concatenate([scores[np.triu_indices(lengths, 1)], scores[np.tril_indices(lengths, -1)]])
     if np.isnan(used).any() or (used == np.inf).any():
         return f"SpanningTree: the scores of {example} contain NaN or +inf; expected numbers or -inf."
     if components > max(lengths, 1):
@@ -65,7 +66,7 @@ log_partition = kernel_operator(
     f"spanning_tree_log_partition({_GRAPH}) -> value[]", kernels.spanning_trees.log_partition, work=_cubic, **_OPTIONS
 )
 partition = partition_operator(
-    f"spanning_tree_partition({_GRAPH}) -> value[], marginals[n, n]",
+    f"spanning_tree_partition({_GRAPH}) -> value[], gradient[n, n]",
     kernels.spanning_trees.partition,
     hessian=kernels.spanning_trees.hessian_product,
     work=lambda *arrays: 2 * _cubic(*arrays),

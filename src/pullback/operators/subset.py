@@ -21,7 +21,7 @@ def _refusal(example: str, scores: Any, low: Any, *_: Any) -> str:
 def _table(scores: Any, low: Any, high: Any, *_: Any) -> float:
     """The time to fill an example's table of items × counts."""
     n = scores.shape[-1]
-    return 2 * float(n * np.minimum(high, n - low).max(initial=0))
+    return 6 * float(n * np.minimum(high, n - low).max(initial=0))
 
 
 argmax = kernel_operator(

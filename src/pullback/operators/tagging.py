@@ -1,4 +1,7 @@
-"""The operators of taggings: scores (*batch, n, t), transitions (*batch, t, t) by [tag before, tag], lengths."""
+"""The operators of taggings: scores (*batch, n, t), a table (*batch, t + 2, t), lengths.
+
+The table holds the transitions by [tag before, tag], then the scores of a first tag, then those of a last one.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +13,12 @@ from pullback import kernels
 from pullback.operators._family import Family, choices
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 
-_INPUTS = "scores[n, t], transitions[t, t], lengths[] <= n"
+_INPUTS = "scores[n, t], table[t + 2, t], lengths[] <= n"
 
 
-def _refusal(example: str, scores: Any, transitions: Any, lengths: Any, *_: Any) -> str:
-    for name, given in (("scores", scores[:lengths]), ("transitions", transitions)):
+def _refusal(example: str, scores: Any, table: Any, lengths: Any, *_: Any) -> str:
+    given_by_name = {"scores": scores[:lengths], "transitions": table[:-2], "start": table[-2], "end": table[-1]}
+    for name, given in given_by_name.items():
         if np.isnan(given).any() or (given == np.inf).any():
             return f"Tagging: the {name} of {example} contain NaN or +inf; expected numbers or -inf."
     return f"Tagging: {example} has no sequence of tags that its scores, transitions and mask allow."
@@ -28,17 +32,17 @@ _OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Tagging", "moves"
 
 
 class _WithOptions:
-    """The kernels of taggings, where those of the active set take transitions as an option, behind the lengths."""
+    """The kernels of taggings, where those of the active set take the table as an option, behind the lengths."""
 
     argmax, topk = kernels.tagging.argmax, kernels.tagging.topk
 
     @staticmethod
-    def mixture(scores: Any, transitions: Any, numbers: tuple[Any, ...], *rest: Any) -> int:
-        return kernels.tagging.mixture(scores, numbers[0], (transitions,), *rest)
+    def mixture(scores: Any, table: Any, numbers: tuple[Any, ...], *rest: Any) -> int:
+        return kernels.tagging.mixture(scores, numbers[0], (table,), *rest)
 
     @staticmethod
-    def mixture_backward(scores: Any, transitions: Any, numbers: tuple[Any, ...], *rest: Any) -> int:
-        return kernels.tagging.mixture_backward(scores, numbers[0], (transitions,), *rest)
+    def mixture_backward(scores: Any, table: Any, numbers: tuple[Any, ...], *rest: Any) -> int:
+        return kernels.tagging.mixture_backward(scores, numbers[0], (table,), *rest)
 
 
 sequences = Family(
@@ -49,7 +53,7 @@ sequences = Family(
             "n, t",
             _WithOptions,
             capacity="(n * (t - 1) if t < 9 else 8 * n) + 1",
-            also="transitions",
+            also="table",
             work=_work,
             **_OPTIONS,
         )
@@ -61,7 +65,7 @@ sequences = Family(
         **_OPTIONS,
     ),
     partition=partition_operator(
-        f"tagging_partition({_INPUTS}) -> value[], marginals[n, t], steps[t, t]",
+        f"tagging_partition({_INPUTS}) -> value[], marginals[n, t], uses[t + 2, t]",
         kernels.tagging.partition,
         hessian=kernels.tagging.hessian_product,
         work=lambda *arrays: 2 * _work(*arrays),
@@ -85,20 +89,20 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.save_for_backward(output[1])
 
 
-def _differentiate(ctx: Any, of_value: Tensor, of_steps: Tensor | None) -> tuple[Any, ...]:
-    (steps,) = ctx.saved_tensors
-    return None, of_value[..., None, None] * steps, None
+def _differentiate(ctx: Any, of_value: Tensor, of_uses: Tensor | None) -> tuple[Any, ...]:
+    (uses,) = ctx.saved_tensors
+    return None, of_value[..., None, None] * uses, None
 
 
 couple: Callable[..., tuple[Tensor, Tensor]] = kernel_operator(
-    "tagging_couple(point[n, t], transitions[t, t], lengths[] <= n) -> value[], steps[t, t]",
+    "tagging_couple(point[n, t], table[t + 2, t], lengths[] <= n) -> value[], uses[t + 2, t]",
     kernels.tagging.couple,
     work=_work,
     save=_save,
     backward=_differentiate,
     **_OPTIONS,
 )
-"""The largest expected score of transitions in a mixture with these probabilities of tags, and how often each is taken.
+"""The largest expected score of the table in a mixture with these probabilities of tags, and how often each is used.
 
-The value has a gradient for the transitions, not for the point.
+The value has a gradient for the table, not for the point.
 """

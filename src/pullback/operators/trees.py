@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from pullback import kernels
 from pullback.operators._family import family
+from pullback.operators._flat import PROJECTIVE_TREES, SINGLE_ROOT_TREES, Flat
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 
 Array = NDArray[Any]
-ROOM = "Scores are (n + 1, n + 1) for n words: node 0 is the root."
+LENGTH_ADVICE = "Scores are (n + 1, n + 1) for n words: node 0 is the root."
 INPUTS = "scores[n, n], lengths[] <= n - 1, bool single_root"
 
 
@@ -29,7 +30,7 @@ def refusal(example: str, scores: Array, lengths: Any, *_: Any) -> str:
 OPTIONS: dict[str, Any] = {
     "refusal": refusal,
     "structure": "DependencyTree",
-    "out_of_range": ROOM,
+    "out_of_range": LENGTH_ADVICE,
 }
 
 
@@ -91,6 +92,7 @@ projective_trees = family(
     _WithArcs(kernels.projective_trees),
     work=_cubic,
     capacity="(n - 1) * (n - 2) + 1 if n < 80 else 64 * n",
+    flat=Flat(lambda single_root: SINGLE_ROOT_TREES if single_root else PROJECTIVE_TREES, least=36, parts=32.0),
     **OPTIONS,
 )
 

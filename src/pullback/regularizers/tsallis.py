@@ -1,25 +1,27 @@
 """Tsallis' negative entropy of order α: the prediction is α-entmax."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pullback.regularizers._options import check_number
-from pullback.regularizers._regularizer import MirrorMap
+from pullback.regularizers._options import Number, check_number
+from pullback.regularizers._parametrized import Parametrized
 from pullback.structures._capabilities import Simplex, require
 from pullback.structures._structure import Structure
 
 
-class Tsallis(MirrorMap, nn.Module):
+class Tsallis(Parametrized):
     """Ω(p) = Σ (pᵅ − p) / (α (α − 1)): α-entmax, between softmax (α = 1) and sparsemax (α = 2); `Categorical` only.
 
-    alpha: a number, or a tensor that broadcasts to the batch and may require grad; a `Parameter` is trained, saved and
-    moved with the model.
+    alpha: a number, a tensor that broadcasts to the batch and may require grad, or a function of no arguments that
+    returns either; a `Parameter` is trained, saved and moved with the model.
 
     At a part that is exactly 0 the derivative of Ω is −1 / (α (α − 1)).  For α = 1 that limit is −∞: there, as wherever
     a part is not in use, the gradient is 0.  Reference: Peters, Niculae and Martins (2019).
     """
 
-    def __init__(self, alpha: float | Tensor = 1.5) -> None:
+    parameter = "alpha"
+
+    def __init__(self, alpha: Number = 1.5) -> None:
         super().__init__()
         check_number("Tsallis: alpha", alpha, least=1)
         self.alpha = alpha
@@ -28,10 +30,10 @@ class Tsallis(MirrorMap, nn.Module):
         require(structure, Simplex, "Tsallis")
 
     def predict(self, structure: Structure, scores: Tensor) -> Tensor:
-        return require(structure, Simplex, "Tsallis").entmax(scores, self.alpha)
+        return require(structure, Simplex, "Tsallis").entmax(scores, self._now)
 
     def value(self, structure: Structure, point: Tensor) -> Tensor:
-        alpha = self._order(structure, point)
+        alpha = self._per_example(structure, point)
         is_one = alpha == 1
         above = (alpha - 1).clamp_min(torch.finfo(point.dtype).eps)
         # Each formula is given points at which its own derivative exists, so that the unused one adds no NaN.
@@ -41,24 +43,6 @@ class Tsallis(MirrorMap, nn.Module):
         return torch.where(is_one, shannon, power).flatten(-structure.event_dims).sum(-1)
 
     def mirror(self, structure: Structure, point: Tensor, scores: Tensor | None) -> Tensor:
-        alpha = self._order(structure, point)
+        alpha = self._per_example(structure, point)
         above = (alpha - 1).clamp_min(torch.finfo(point.dtype).eps)
         return torch.where(alpha == 1, point.log(), point**above / above)
-
-    def _order(self, structure: Structure, point: Tensor) -> Tensor:
-        """α per example, ready to meet points."""
-        alpha = torch.as_tensor(self.alpha, dtype=point.dtype, device=point.device)
-        return alpha if alpha.dim() == 0 else structure.widen(alpha)
-
-    def extra_repr(self) -> str:
-        return f"shape {tuple(self.alpha.shape)}" if isinstance(self.alpha, Tensor) else f"{self.alpha:g}"
-
-    def __eq__(self, other: object) -> bool:
-        """Of the same number, or of the same tensor: two tensors may change apart."""
-        if not isinstance(other, Tsallis):
-            return NotImplemented
-        numbers = not (isinstance(self.alpha, Tensor) or isinstance(other.alpha, Tensor))
-        return self.alpha is other.alpha or (numbers and bool(self.alpha == other.alpha))
-
-    def __hash__(self) -> int:
-        return hash(Tsallis)

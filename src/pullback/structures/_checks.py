@@ -54,6 +54,7 @@ def check_sample_shape(name: str, sample_shape: Sequence[int]) -> torch.Size:
     return torch.Size(sizes)
 
 
-def broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
     """Whether a tensor of one shape can be expanded to another."""
-    return shape == to or (len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to))))
+    same = len(shape) <= len(to) and shape == to[len(to) - len(shape) :]
+    return same or (len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to))))

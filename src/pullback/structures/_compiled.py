@@ -28,13 +28,13 @@ class Slotted(KBest, Enumerable):
         """The kernels, as PyTorch knows them."""
 
     @property
-    def _numbers(self) -> tuple[Any, ...]:
+    def _options(self) -> tuple[Any, ...]:
         """What the operators take beside scores and lengths."""
         return ()
 
     def _inputs(self, scores: Tensor) -> tuple[Any, ...]:
-        """What every operator takes first: scores as kernels read them, lengths, and the structure's numbers."""
-        return *self._prepare(scores), *self._numbers
+        """What every operator takes first: scores as kernels read them, lengths, and the structure's options."""
+        return *self._prepare(scores), *self._options
 
     def _constants(self, scores: Tensor) -> list[Any]:
         """`_inputs` for operators that have no derivative."""
@@ -62,10 +62,9 @@ class Slotted(KBest, Enumerable):
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         if self.lengths is not None:
-            longest = self.longest(event)
             batch = getattr(self.lengths, "shape", ())
-            self._check_facts(torch.Size((*(batch if len(longest) == 1 else batch[:-1]), *event)))
-            lengths = sorted(set(map(tuple, self.lengths.reshape(-1, len(longest)).tolist())))
+            self._check_facts(torch.Size((*(batch if self.length_axes == 1 else batch[:-1]), *event)))
+            lengths = sorted(set(map(tuple, self.lengths.reshape(-1, self.length_axes).tolist())))
         else:
             lengths = [self.longest(event)]
         every = torch.cat([self._list(length, event) for length in lengths])

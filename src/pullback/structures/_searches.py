@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pullback.operators.active_set import SEARCHES
 
-_numbers: dict[Any, int] = {}
+_number_by_recipe: dict[Any, int] = {}
 
 
 def search_of(structure: Any) -> tuple[list[Tensor], int]:
@@ -55,10 +55,10 @@ def _search_from(recipe: tuple[Any, ...], facts: list[Tensor]) -> Any:
 
 
 def _number_of(recipe: tuple[Any, ...]) -> int:
-    if recipe not in _numbers:
-        _numbers[recipe] = len(SEARCHES)
+    if recipe not in _number_by_recipe:
+        _number_by_recipe[recipe] = len(SEARCHES)
         SEARCHES.append(partial(_search_from, recipe))
-    return _numbers[recipe]
+    return _number_by_recipe[recipe]
 
 
 # What `torch.compiler.assume_constant_result` sets; calling it would load the whole compiler.

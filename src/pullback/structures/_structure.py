@@ -54,15 +54,15 @@ class Structure(ABC):
     mask: Tensor | None = None
     """Which parts are allowed, where not all are."""
 
-    room: ClassVar[str] = ""
-    """A sentence about `longest`, for the error where a length is above it."""
+    length_axes: ClassVar[int] = 1
+    """How many numbers a length is; number i counts what is indexed by dimension i of the parts."""
+
+    length_advice: ClassVar[str] = ""
+    """A sentence about lengths, for the error where one is above `longest`."""
 
     def longest(self, event: Sequence[int]) -> tuple[int, ...]:
-        """The largest length that parts of this shape have room for: one number for each axis of a length.
-
-        Axis i of a length counts what is indexed by dimension i of the parts.
-        """
-        return (event[0],)
+        """The largest length of parts of this shape, `length_axes` numbers: the first sizes, if not said."""
+        return tuple(event[: self.length_axes])
 
     def check_event(self, event: torch.Size) -> None:
         """Raises where parts of this shape do not fit the structure; any shape does, if not said."""
@@ -79,8 +79,7 @@ class Structure(ABC):
         inside = None
         if self.lengths is not None:
             lengths = self.lengths.to(device)
-            axes = len(self.longest(event))
-            for axis, numbers in enumerate([lengths] if axes == 1 else lengths.unbind(-1)):
+            for axis, numbers in enumerate([lengths] if self.length_axes == 1 else lengths.unbind(-1)):
                 used = torch.arange(event[axis], device=device) < numbers.unsqueeze(-1)
                 used = used[(..., *(None,) * axis, slice(None), *(None,) * (len(event) - 1 - axis))]
                 inside = used if inside is None else inside & used
@@ -104,10 +103,11 @@ class Structure(ABC):
     """Dimensions, counted from the last, over which all vertices of an example have the same sum; none, if not said."""
 
     def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
-        """What the polytope can see of a gradient (..., *event): adding to it what is removed here moves no projection.
+        """A gradient (..., *event) without what the polytope cannot see: what is removed moves no projection.
 
-        Along `fixed_sums` a constant moves nothing: their mean over the parts in use is removed.  `usable`, boolean,
-        tells which parts are; those that are `allowed`, if not given.  The others become 0.
+        Along `fixed_sums` a constant moves nothing: their mean over the parts in use is removed.  Where flows are
+        conserved, as in paths, more of it moves nothing and stays.  `usable`, boolean, tells which parts are in use;
+        those that are `allowed`, if not given.  The others become 0.
         """
         if usable is None:
             usable = self.allowed(gradient.shape, gradient.device)
@@ -240,16 +240,15 @@ class Structure(ABC):
     def _lengths_of(self, scores: Tensor) -> Tensor | None:
         if self.lengths is None:
             return None
-        shape, axes = self._shape_of_lengths(scores.shape)
-        check_lengths(type(self).__name__, self.lengths, shape, axes)
+        shape = self._shape_of_lengths(scores.shape)
+        check_lengths(type(self).__name__, self.lengths, shape, self.length_axes)
         lengths = self.lengths.to(scores.device, torch.int64)
         return lengths if lengths.shape == shape else lengths.expand(shape)
 
-    def _shape_of_lengths(self, shape: torch.Size) -> tuple[torch.Size, int]:
-        """The shape of lengths for scores of this shape, and how many numbers a length is."""
-        batch, event = self._split(shape)
-        axes = len(self.longest(event))
-        return batch if axes == 1 else torch.Size((*batch, axes)), axes
+    def _shape_of_lengths(self, shape: torch.Size) -> torch.Size:
+        """The shape of lengths for scores of this shape."""
+        batch = self._split(shape)[0]
+        return batch if self.length_axes == 1 else torch.Size((*batch, self.length_axes))
 
     def _checked(self, scores: Tensor) -> Tensor:
         check_scores(type(self).__name__, scores, self.event_dims)
@@ -263,9 +262,13 @@ class Structure(ABC):
         if self.mask is not None:
             check_mask(type(self).__name__, self.mask, shape)
         if self.lengths is not None:
-            name, (expected, axes) = type(self).__name__, self._shape_of_lengths(shape)
-            check_lengths(name, self.lengths, expected, axes)
-            check_range(self.lengths.expand(expected), list(self.longest(self._split(shape)[1])), name, self.room)
+            name, expected, most = (
+                type(self).__name__,
+                self._shape_of_lengths(shape),
+                self.longest(self._split(shape)[1]),
+            )
+            check_lengths(name, self.lengths, expected, self.length_axes)
+            check_range(self.lengths.expand(expected), list(most), name, self.length_advice)
 
     def _with_mask(self, inside: Tensor | None, device: torch.device | None) -> Tensor | None:
         if self.mask is None:

@@ -47,6 +47,7 @@ class Alignment(Compiled):
     kind: Literal["global", "local", "dtw", "monotonic"] = "global"
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    length_axes = 2
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
@@ -66,11 +67,8 @@ class Alignment(Compiled):
         return paths.alignments if self.event_dims == 3 else paths.cell_alignments
 
     @property
-    def _numbers(self) -> tuple[Any, ...]:
+    def _options(self) -> tuple[Any, ...]:
         return (_KINDS[self.kind],)
-
-    def longest(self, event: Sequence[int]) -> tuple[int, ...]:
-        return event[0], event[1]
 
     def check_event(self, event: torch.Size) -> None:
         if self.event_dims == 3 and event[2] != 3:

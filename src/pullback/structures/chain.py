@@ -12,6 +12,7 @@ from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
 from pullback.structures._compiled import Compiled
 from pullback.structures._limits import check_count
+from pullback.structures._one_hot import one_hot
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ class Chain(Compiled):
     @staticmethod
     def pairs(tags: Tensor, t: int) -> Tensor:
         """The pairs of tags (..., n, t, t) of sequences given as tags (..., n) out of t; −1 is padding."""
-        one = torch.nn.functional.one_hot(tags.clamp_min(0), t) * (tags >= 0).unsqueeze(-1)
+        one = one_hot("Chain.pairs", "tags", tags, t)
         before = torch.nn.functional.pad(one[..., :-1, :], (0, 0, 1, 0))
         before[..., 0, 0] = 1  # position 0 has no tag before it, and reads row 0
-        return (before.unsqueeze(-1) * one.unsqueeze(-2)).to(torch.get_default_dtype())
+        return before.unsqueeze(-1) * one.unsqueeze(-2)

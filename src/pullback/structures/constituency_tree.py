@@ -39,7 +39,7 @@ class ConstituencyTree(Compiled):
 
     There are C(2n − 2, n − 1) / n trees (Catalan numbers), times t²ⁿ⁻¹ with labels.  Argmax (the algorithm of Cocke,
     Kasami and Younger), log-partition and marginals (inside–outside) take O(n³ + n² t).  SparseMAP is by the active-set
-    method.
+    method, of flat scores without labels by the chart.
     """
 
     lengths: Tensor | None = None

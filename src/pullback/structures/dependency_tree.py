@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from pullback.structures._capabilities import relative_to_best
 from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
+from pullback.structures._one_hot import one_hot
 
 
 @constant
@@ -44,10 +45,11 @@ class DependencyTree(Compiled):
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
     projective: bool = False
     single_root: bool = False
     labelled: bool = False
-    room = trees.ROOM
+    length_advice = trees.LENGTH_ADVICE
 
     @property
     def event_dims(self) -> int:  # type: ignore[override]
@@ -62,7 +64,8 @@ class DependencyTree(Compiled):
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`.
 
-        By cuts, or by the active-set method when projective, labelled or peaked.
+        By cuts, or by the active-set method when projective, labelled or peaked.  Flat scores of projective trees go by
+        their chart.
         """
         if self.projective or self.labelled:
             return super().sparsemap(scores)
@@ -81,7 +84,7 @@ class DependencyTree(Compiled):
         return trees.projective_trees if self.projective else trees.trees
 
     @property
-    def _numbers(self) -> tuple[bool]:
+    def _options(self) -> tuple[bool]:
         return (self.single_root,)
 
     # ---- what a tree is
@@ -161,14 +164,13 @@ class DependencyTree(Compiled):
 
         With labels (..., n) out of t, labelled trees: (..., n + 1, n + 1, t).
         """
-        size = heads.shape[-1] + 1
-        words = torch.nn.functional.one_hot(heads.clamp_min(0), size).mT * (heads >= 0).unsqueeze(-2)
-        arcs = torch.nn.functional.pad(words.to(torch.get_default_dtype()), (1, 0))
+        words = one_hot("DependencyTree.arcs", "heads", heads, heads.shape[-1] + 1).mT
+        arcs = torch.nn.functional.pad(words, (1, 0))
         if labels is None:
             return arcs
         if t is None:
             raise TypeError("DependencyTree.arcs: labels were given without t; expected how many labels there are.")
-        chosen = torch.nn.functional.one_hot(labels.clamp_min(0), t).to(arcs.dtype)  # (..., n, t)
+        chosen = one_hot("DependencyTree.arcs", "labels", labels, t)  # (..., n, t)
         return arcs.unsqueeze(-1) * torch.nn.functional.pad(chosen, (0, 0, 1, 0)).unsqueeze(-3)
 
 

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import NoReturn
 
 import torch
@@ -14,6 +14,7 @@ from pullback.operators._family import Choices
 from pullback.structures._capabilities import LogLinear, MissingCapability, Transport
 from pullback.structures._compiled import Slotted
 from pullback.structures._limits import check_count
+from pullback.structures._one_hot import one_hot
 from pullback.structures._results import TransportPlan
 from pullback.structures._structure import Structure, without_mean
 
@@ -45,8 +46,10 @@ class Matching(Slotted, Transport):
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
     optional: bool = False
     event_dims = 2
+    length_axes = 2
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         return matching.sparsemap(*self._prepare(scores), self.optional)[0]
@@ -92,11 +95,8 @@ class Matching(Slotted, Transport):
         return matching.matchings
 
     @property
-    def _numbers(self) -> tuple[bool]:
+    def _options(self) -> tuple[bool]:
         return (self.optional,)
-
-    def longest(self, event: Sequence[int]) -> tuple[int, int]:
-        return event[0], event[1]
 
     def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
         """Of a perfect matching, the rows if there are no more of them than columns, and the columns if no more of
@@ -139,5 +139,4 @@ class Matching(Slotted, Transport):
     @staticmethod
     def pairs(partners: Tensor, m: int) -> Tensor:
         """The pairs (..., n, m) of matchings given as the column (..., n) of each row out of m; −1 is alone."""
-        one = torch.nn.functional.one_hot(partners.clamp_min(0), m) * (partners >= 0).unsqueeze(-1)
-        return one.to(torch.get_default_dtype())
+        return one_hot("Matching.pairs", "partners", partners, m)

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -43,6 +43,7 @@ class Ranking(Enumerable):
     """
 
     values: Tensor | None = None
+    _: KW_ONLY
     lengths: Tensor | None = None
     is_zero_one = False
     fixed_sums = (-1,)
@@ -63,7 +64,7 @@ class Ranking(Enumerable):
     # ---- soft ranks and soft sorting
 
     def soft_rank(
-        self, scores: Tensor, temperature: float | Tensor = 1.0, *, regularizer: str = "squared_norm"
+        self, scores: Tensor, *, temperature: float | Tensor = 1.0, regularizer: str = "squared_norm"
     ) -> Tensor:
         """Ranks that move with the scores: argmax ⟨s / τ, μ⟩ − Ω(μ) over the permutahedron.
 
@@ -75,7 +76,7 @@ class Ranking(Enumerable):
             raise ValueError(f"Ranking: regularizer is {regularizer!r}; expected one of {_REGULARIZERS}.")
         return self._project(scores / self._temperature(temperature), entropic=regularizer == "entropy")
 
-    def soft_sort(self, scores: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+    def soft_sort(self, scores: Tensor, *, temperature: float | Tensor = 1.0) -> Tensor:
         """The scores of each example in ascending order, softened: the point nearest to (1, 2, …, n) / τ.
 
         Nearest among mixtures of permutations of the scores.  They are in order where τ is small, and their mean where

@@ -1,16 +1,17 @@
 """Segmentations: sequences cut into labeled segments."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pullback.operators import paths
+from pullback.operators import paths, segments, tagging
 from pullback.operators._family import Family
 from pullback.structures._compiled import Compiled
 from pullback.structures._paths import list_paths
+from pullback.structures._tables import check_table, expected, fit_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,22 +23,103 @@ class Segmentation(Compiled):
 
     lengths: the number of positions of each example, n if not given;  segments that end beyond it are padding.
     mask: (..., n, w, t), true for segments that are allowed.
+    transitions: (t, t) or (..., t, t); transitions[a, b] is added to the score where a segment labeled b follows one
+    labeled a, and −∞ forbids it.  Gradients reach it through `log_partition`, `marginals`, `entropy`, `log_prob`,
+    `sparsemap` and `support`.  None if not given.
 
     There are N(n) = t · (N(n − 1) + … + N(n − w)) of them, N(0) = 1.  Argmax, log-partition, marginals and a sample
-    take O(n w t).  SparseMAP is a projection onto flows, by Newton's method on its dual.  Reference: Sarawagi and Cohen
+    take O(n w t), and O(n t²) more with transitions.  SparseMAP is a projection onto flows, by Newton's method on its
+    dual; with transitions, argmax ⟨s, μ⟩ + own_score(μ) − ½‖μ‖² with the norm of the segments alone, by the active-set
+    method.  `project` knows the forbidden transitions and not the scores of the others.  Reference: Sarawagi and Cohen
     (2004).
     """
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
+    transitions: Tensor | None = None
     event_dims = 3
 
+    def __post_init__(self) -> None:
+        if self.transitions is not None:
+            check_table("Segmentation", "transitions", self.transitions, 2)
+
     def sparsemap(self, scores: Tensor) -> Tensor:
+        if self.transitions is not None:
+            return super().sparsemap(scores)
         return paths.segmentation_sparsemap(*self._prepare(scores))
 
     @property
     def _operators(self) -> Family:
-        return paths.segmentations
+        return paths.segmentations if self.transitions is None else segments.joined
+
+    def _inputs(self, scores: Tensor) -> tuple[Any, ...]:
+        if self.transitions is None:
+            return super()._inputs(scores)
+        scores, lengths = self._prepare(scores)
+        return scores, self._table(scores), lengths
+
+    def check_event(self, event: torch.Size) -> None:
+        if self.transitions is not None and event[2] != self.transitions.shape[-1]:
+            raise ValueError(
+                f"Segmentation: scores have parts of shape {tuple(event)} and transitions "
+                f"{tuple(self.transitions.shape)}; expected (..., n, w, {self.transitions.shape[-1]})."
+            )
+
+    # ---- scores of its own
+
+    @property
+    def has_own_scores(self) -> bool:  # type: ignore[override]
+        return self.transitions is not None
+
+    def own_score(self, point: Tensor) -> Tensor:
+        """The transitions of each vertex; of a mixture the largest that an expected score can be.
+
+        Differentiable in the transitions, not in `point`.
+        """
+        if self.transitions is None:
+            return super().own_score(point)
+        self._check_facts(point.shape)
+        point = point.detach()
+        _, (n, w, t) = self._split(point.shape)
+        last = self._slots((n, w, t)).to(point.device)[..., 0].flatten()  # position of each (start, width)
+        begun = point.sum(-2)[..., 1:, :]  # (..., n − 1, t)
+        ended = torch.zeros_like(point.sum(-2)).index_add(-2, last, point.flatten(-3, -2))[..., :-1, :]
+        ended = ended * (begun.sum(-1, keepdim=True) > 0)  # behind the last segment nothing begins
+        steps = self._table(point).unsqueeze(-3).expand(*begun.shape, t)
+        table = torch.nn.functional.pad(steps, (0, 0, 0, 2))  # no scores of a start and an end
+        return tagging.couple(torch.stack([ended, begun], -2), table, None)[0].sum(-1)
+
+    def entropy(self, scores: Tensor) -> Tensor:
+        if self.transitions is None:
+            return super().entropy(scores)
+        scores = self.restrict(scores)
+        exact, transitions, lengths = self._inputs(self._without_offset(scores.double()))
+        value, marginals, steps = segments.joined.partition(exact, transitions, lengths)
+        entropy = value - expected(exact.flatten(-3), marginals.flatten(-3))
+        entropy = entropy - expected(transitions.flatten(-2), steps.flatten(-2))
+        return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
+
+    def project(self, point: Tensor) -> Tensor:
+        if self.transitions is None:
+            return super().project(point)
+        forbidden = self.transitions.detach() == -torch.inf
+        allowing = torch.zeros_like(self.transitions).masked_fill(forbidden, -torch.inf) if forbidden.any() else None
+        return replace(self, transitions=allowing).sparsemap(point)
+
+    def contains(self, vertices: Tensor) -> Tensor:
+        if self.transitions is None:
+            return super().contains(vertices)
+        whole = replace(self, transitions=None).contains(vertices)
+        return whole & (self.own_score(vertices.masked_fill(~self.widen(whole), 0)) > -torch.inf)
+
+    def _table(self, scores: Tensor) -> Tensor:
+        """The transitions of each example: (*batch, t, t)."""
+        batch, t = self.batch_shape(scores), scores.shape[-1]
+        shape = torch.Size((*batch, t, t))
+        return fit_table("Segmentation", "transitions", self.transitions, scores, shape).expand(shape)  # type: ignore
+
+    # ---- what a segmentation is
 
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor | None:
         positions, widths = (torch.arange(size, device=device) for size in shape[-3:-1])

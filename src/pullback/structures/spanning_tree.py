@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
     components: int = 1
     event_dims = 2
     fixed_sums = (-2, -1)
@@ -43,7 +44,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     @classmethod
     def forest(cls, k: int, *, lengths: Tensor | None = None, mask: Tensor | None = None) -> SpanningTree:
         """Forests of k trees: every node is in one of them, and a tree may be a single node."""
-        return cls(lengths, mask, k)
+        return cls(lengths, mask, components=k)
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, int) or isinstance(self.components, bool) or self.components < 1:
@@ -63,20 +64,20 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     # ---- inference
 
     def argmax(self, scores: Tensor) -> Tensor:
-        scores, lengths = self._prepare(scores)
+        scores, lengths = self._prepare_symmetric(scores)
         return operators.argmax(scores.detach(), lengths, self.components)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
-        return _symmetric(operators.project(*self._prepare(scores), self.components)[0])
+        return _symmetric(operators.project(*self._prepare_symmetric(scores), self.components)[0])
 
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare_sum("log_partition", scores)
         if torch.is_grad_enabled() and scores.requires_grad:
-            return operators.partition(scores.triu(1), lengths)[0]  # so that what comes back counts once
+            return operators.partition(scores, lengths)[0]
         return operators.log_partition(scores, lengths)
 
     def marginals(self, scores: Tensor) -> Tensor:
-        return _symmetric(operators.partition(*self._prepare_sum("marginals", scores))[1])
+        return 2 * operators.partition(*self._prepare_sum("marginals", scores))[1]  # each half has half of an edge
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
@@ -89,7 +90,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         return drawn.movedim(-3, 0).reshape(*sample_shape, *scores.shape)
 
     def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        return operators.topk(*self._prepare(scores), self.components, k)
+        return operators.topk(*self._prepare_symmetric(scores), self.components, k)
 
     def _without_offset(self, scores: Tensor) -> Tensor:
         return relative_to_best(scores, (-2, -1))  # all trees have the same number of edges
@@ -106,6 +107,10 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         scores, lengths = super()._prepare(scores)
         if self.mask is not None:
             scores = scores.masked_fill(~torch.atleast_2d(self.mask).mT.to(scores.device), -torch.inf)
+        return scores, lengths
+
+    def _prepare_symmetric(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        scores, lengths = self._prepare(scores)
         return _symmetric(scores), lengths
 
     def _prepare_sum(self, what: str, scores: Tensor) -> tuple[Tensor, Tensor | None]:

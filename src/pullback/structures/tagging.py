@@ -11,18 +11,11 @@ from torch import Tensor
 from pullback.operators import chain, tagging
 from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
-from pullback.structures._checks import broadcasts
 from pullback.structures._compiled import Compiled
-from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
+from pullback.structures._one_hot import one_hot
 from pullback.structures._schemes import Scheme, bio, bioes
-
-
-@constant
-def _ends(n: int, device: torch.device | None) -> tuple[Tensor, ...]:
-    """Which of n positions is the first, and which the last."""
-    positions = torch.arange(n, device=device)
-    return positions == 0, positions == n - 1
+from pullback.structures._tables import check_table, expected, fit_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +57,8 @@ class Tagging(Compiled):
 
     def __post_init__(self) -> None:
         for name, dims in (("transitions", 2), ("start", 1), ("end", 1)):
-            given = getattr(self, name)
-            if given is None and name != "transitions":
-                continue
-            if not isinstance(given, Tensor) or not given.is_floating_point():
-                found = f"of dtype {given.dtype}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
-                raise TypeError(f"Tagging: {name} is {found}; expected a floating tensor.")
-            if given.dim() < dims or (dims == 2 and given.shape[-1] != given.shape[-2]):
-                expected = "(..., t, t)" if dims == 2 else "(..., t)"
-                raise ValueError(f"Tagging: {name} has shape {tuple(given.shape)}; expected {expected}.")
+            if getattr(self, name) is not None or name == "transitions":
+                check_table("Tagging", name, getattr(self, name), dims)
 
     # ---- tables of transitions
 
@@ -101,10 +87,10 @@ class Tagging(Compiled):
 
         Of position 0 only the row 0 is used.  Differentiable.
         """
-        scores, transitions, lengths = self._inputs(scores)
-        pairs = scores.unsqueeze(-2) + transitions.unsqueeze(-3)
-        first = torch.arange(scores.shape[-2], device=scores.device)[:, None, None] == 0
-        pairs = torch.where(first, scores.unsqueeze(-2), pairs)
+        scores, table, lengths = self._inputs(scores)
+        transitions, start, end = table[..., None, :-2, :], table[..., None, -2:-1, :], table[..., None, -1:, :]
+        first, last = (at[..., None, None] for at in self._ends(scores))
+        pairs = scores.unsqueeze(-2) + torch.where(first, start, transitions) + torch.where(last, end, 0.0)
         return chain.sequences.partition(pairs, lengths)[1]
 
     def max_marginals(self, scores: Tensor) -> Tensor:
@@ -116,9 +102,9 @@ class Tagging(Compiled):
 
     def entropy(self, scores: Tensor) -> Tensor:
         scores = self.restrict(scores)
-        exact, transitions, lengths = self._inputs(self._without_offset(scores.double()))
-        value, marginals, steps = tagging.sequences.partition(exact, transitions, lengths)
-        entropy = value - _expected(exact, marginals).sum(-1) - _expected(transitions, steps).sum(-1)
+        exact, table, lengths = self._inputs(self._without_offset(scores.double()))
+        value, marginals, uses = tagging.sequences.partition(exact, table, lengths)
+        entropy = value - expected(exact, marginals).sum(-1) - expected(table, uses).sum(-1)
         return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
 
     # ---- scores of its own
@@ -132,15 +118,7 @@ class Tagging(Compiled):
         """
         self._check_facts(point.shape)
         point = point.detach()
-        transitions, start, end = self._tables(point)
-        lengths = self._lengths_of(point)
-        score = tagging.couple(point, transitions, lengths)[0]
-        if start is not None:
-            score = score + _expected(start, point[..., 0, :])
-        if end is not None:
-            last = self._is_last(point).unsqueeze(-1)
-            score = score + _expected(end, (point * last).sum(-2))
-        return score
+        return tagging.couple(point, self._table(point), self._lengths_of(point))[0]
 
     def project(self, point: Tensor) -> Tensor:
         scored = self.transitions, self.start, self.end
@@ -196,56 +174,30 @@ class Tagging(Compiled):
     @staticmethod
     def one_hot(tags: Tensor, t: int) -> Tensor:
         """The vertices (..., n, t) of sequences given as tags (..., n) out of t; −1 is padding."""
-        one = torch.nn.functional.one_hot(tags.clamp_min(0), t) * (tags >= 0).unsqueeze(-1)
-        return one.to(torch.get_default_dtype())
+        return one_hot("Tagging.one_hot", "tags", tags, t)
 
     # ---- plumbing
 
     def _inputs(self, scores: Tensor) -> tuple[Any, ...]:
-        """Scores with those of the first and the last tag added, transitions (*batch, t, t), lengths."""
         scores, lengths = self._prepare(scores)
-        transitions, start, end = self._tables(scores)
-        if start is not None or end is not None:
-            scores = scores + self._edges(scores, start, end)
-        return scores, transitions, lengths
+        return scores, self._table(scores), lengths
 
-    def _tables(self, scores: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Transitions for each example, (*batch, t, t); start and end, which broadcast to (*batch, t)."""
+    def _table(self, scores: Tensor) -> Tensor:
+        """Transitions, start and end of each example in one, as the operators take them: (*batch, t + 2, t)."""
         batch, t = self.batch_shape(scores), scores.shape[-1]
-        transitions = self._table("transitions", scores, torch.Size((*batch, t, t)))
+        transitions = fit_table("Tagging", "transitions", self.transitions, scores, (*batch, t, t))
         start, end = (
-            None if getattr(self, name) is None else self._table(name, scores, torch.Size((*batch, t)))
-            for name in ("start", "end")
+            scores.new_zeros(1, t)
+            if given is None
+            else fit_table("Tagging", name, given, scores, (*batch, t)).unsqueeze(-2)
+            for name, given in (("start", self.start), ("end", self.end))
         )
-        return transitions.expand(*batch, t, t), start, end
+        if not transitions.dim() == start.dim() == end.dim() == 2:
+            transitions, start, end = (given.expand(*batch, -1, t) for given in (transitions, start, end))
+        return torch.cat((transitions, start, end), -2).expand(*batch, t + 2, t)
 
-    def _table(self, name: str, scores: Tensor, shape: torch.Size) -> Tensor:
-        given: Tensor = getattr(self, name)
-        if given.shape[-1] != shape[-1] or not broadcasts(given.shape, shape):
-            raise ValueError(
-                f"Tagging: {name} has shape {tuple(given.shape)} for scores of shape {tuple(scores.shape)}; "
-                f"expected one that broadcasts to {tuple(shape)}."
-            )
-        return given.to(scores.device, scores.dtype)
-
-    def _edges(self, scores: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor | float:
-        """What the first and the last tag add to the scores: (..., n, t)."""
-        first, _ = _ends(scores.shape[-2], scores.device)
-        edges: Tensor | float = 0.0
-        if start is not None:
-            edges = torch.where(first.unsqueeze(-1), start.unsqueeze(-2), 0.0)
-        if end is not None:
-            edges = edges + torch.where(self._is_last(scores).unsqueeze(-1), end.unsqueeze(-2), 0.0)
-        return edges
-
-    def _is_last(self, scores: Tensor) -> Tensor:
-        """Which position is the last: (n,), or (*batch, n) where lengths differ."""
-        if self.lengths is None:
-            return _ends(scores.shape[-2], scores.device)[1]
+    def _ends(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Which position is the first, and which the last: (n,), or (*batch, n) where lengths differ."""
         positions = torch.arange(scores.shape[-2], device=scores.device)
-        return positions == self.lengths.to(scores.device).unsqueeze(-1) - 1
-
-
-def _expected(scores: Tensor, share: Tensor) -> Tensor:
-    """Σ scores · share over the last dimension; where the share is 0, the score may be −∞."""
-    return (scores.masked_fill(share == 0, 0) * share).sum(-1)
+        lengths = scores.shape[-2] if self.lengths is None else self.lengths.to(scores.device).unsqueeze(-1)
+        return positions == 0, positions == lengths - 1

@@ -93,7 +93,7 @@ def backward_over(workspace, load, best, worth, spread):
 
     def span(parts, rest, own, n, slots, options, tie, active, count):
         """Adds vertices until they span the face on which s − μ is largest: (active vertices, count)."""
-        used = mix(parts, slots, active, count)
+        used = mix(parts, slots, active, count, 0)
         if count - 1 == _choices(active, slots, count, used):  # no face has more dimensions
             return active, count
         for k in range(used):

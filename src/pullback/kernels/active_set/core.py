@@ -134,22 +134,51 @@ def settle(factor, weights, kept, trial, count):
 def drop(factor, weights, kept, count, leaving):
     """The state without the vertex in place `leaving`: its row goes, Givens rotations make L triangular again.
 
-    L⁻¹v and L⁻¹1 rotate along, as if they were two more rows.
+    L⁻¹v and L⁻¹1 rotate along, as if they were two more rows.  A rotation turns two neighboring columns; each row takes
+    all of them in turn, four rows at a time.
     """
     for i in range(leaving, count - 1):
         weights[i], kept[i] = weights[i + 1], kept[i + 1]
         _copy(factor[i + 1], factor[i], i + 2)
-    rows = factor.shape[0]
-    for k in range(leaving, count - 1):
-        radius = np.hypot(factor[k, k], factor[k, k + 1])
-        cosine, sine = factor[k, k] / radius, factor[k, k + 1] / radius
-        factor[k, k] = radius
-        for i in range(k + 1, count - 1):
-            x, y = factor[i, k], factor[i, k + 1]
-            factor[i, k], factor[i, k + 1] = cosine * x + sine * y, cosine * y - sine * x
-        for i in range(rows - 2, rows):
-            x, y = factor[i, k], factor[i, k + 1]
-            factor[i, k], factor[i, k + 1] = cosine * x + sine * y, cosine * y - sine * x
+    turns = np.empty((count, 2))
+    for first in range(leaving, count - 1, 4):
+        if first + 4 <= count - 1:
+            _rotate_four(factor[first : first + 4], turns, leaving, first)
+        else:
+            for i in range(first, count - 1):
+                _rotate(factor[i], turns, leaving, first)
+        for i in range(first, min(first + 4, count - 1)):
+            _rotate(factor[i], turns, first, i)
+            radius = np.hypot(factor[i, i], factor[i, i + 1])
+            turns[i, 0], turns[i, 1] = factor[i, i] / radius, factor[i, i + 1] / radius
+            factor[i, i] = radius
+    _rotate(factor[-2], turns, leaving, count - 1)
+    _rotate(factor[-1], turns, leaving, count - 1)
+
+
+@inner
+def _rotate(row, turns, lo, hi):
+    """The rotations lo, …, hi − 1 of a row, (cosine, sine) each."""
+    x = row[lo]
+    for k in range(lo, hi):
+        y = row[k + 1]
+        row[k] = turns[k, 0] * x + turns[k, 1] * y
+        x = turns[k, 0] * y - turns[k, 1] * x
+    row[hi] = x
+
+
+@inner
+def _rotate_four(rows, turns, lo, hi):
+    """The same of four rows, which do not wait for each other."""
+    p, q, r, s = rows[0, lo], rows[1, lo], rows[2, lo], rows[3, lo]
+    for k in range(lo, hi):
+        cosine, sine = turns[k, 0], turns[k, 1]
+        a, b, c, d = rows[0, k + 1], rows[1, k + 1], rows[2, k + 1], rows[3, k + 1]
+        rows[0, k], rows[1, k] = cosine * p + sine * a, cosine * q + sine * b
+        rows[2, k], rows[3, k] = cosine * r + sine * c, cosine * s + sine * d
+        p, q = cosine * a - sine * p, cosine * b - sine * q
+        r, s = cosine * c - sine * r, cosine * d - sine * s
+    rows[0, hi], rows[1, hi], rows[2, hi], rows[3, hi] = p, q, r, s
 
 
 @inner

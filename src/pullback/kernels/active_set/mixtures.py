@@ -59,7 +59,7 @@ def mixture_over(workspace, load, best, worth=nothing, spread=None):
             )
             if size[b] == 0:
                 return b
-            write_mixture(parts, mix(parts, slots, active, size[b]), point[b])
+            write_mixture(parts, mix(parts, slots, active, size[b], 0), point[b])
             for t in range(min(size[b], vertices.shape[1])):
                 probabilities[b, t] = active.weights[t]
                 for i in range(vertices.shape[2]):
@@ -98,7 +98,7 @@ def attempt_over(workspace, load, best, worth=nothing):
             if count == 0:
                 return b
             left[b] = rounds if gap > _NEARLY else 0
-            write_mixture(parts, mix(parts, slots, active, count), point[b])
+            write_mixture(parts, mix(parts, slots, active, count, 0), point[b])
         return -1
 
     return compiled(attempt, f"attempt_{best.__name__}", best.__module__, kernel)

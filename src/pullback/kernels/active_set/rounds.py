@@ -65,7 +65,7 @@ def rounds_over(best, worth):
         for iteration in range(max_iterations + 1):
             if count == len(active.weights):
                 active = enlarged(active)
-            mix(parts, slots, active, count)
+            mix(parts, slots, active, count, max(count - 1, 0) if iteration > 0 else 0)
             fresh, first = active.vertices[count, :slots], active.vertices[0, :slots]
             if not best(rest, n, options, own, fresh):
                 return active, 0, gap, iteration
@@ -78,7 +78,7 @@ def rounds_over(best, worth):
                     break
                 if first_gap == np.inf:
                     first_gap = gap
-                if _is_checkpoint(iteration) and gap * iteration**2 > patience * first_gap:
+                if _is_checkpoint(iteration) and gap * iteration * iteration > patience * first_gap:
                     return active, count, np.inf, iteration
             value = introduce(parts.scores, slots, active, count)
             slack = 0.5 * (tolerance + rounding)

@@ -17,9 +17,9 @@ ROUNDING = 1e-15  # of a score, relative to the largest in any vertex that was m
 # The active vertices, vertices[t, slot], their scores beside those of their parts, and the state of the active set.
 Active = namedtuple("Active", ["vertices", "worths", "factor", "weights", "kept", "trial"])
 
-# Numbers for each part: the scores, a mixture of vertices, what is left of the scores, a direction.  `used` lists the
-# parts in the mixture, then −1.
-Parts = namedtuple("Parts", ["scores", "mixture", "rest", "direction", "used"])
+# Numbers for each part: the scores, a mixture of vertices, what is left of the scores, a direction, and whether it is
+# in the mixture.  `used` lists the parts that are, then −1.
+Parts = namedtuple("Parts", ["scores", "mixture", "rest", "direction", "is_used", "used"])
 
 
 @inner
@@ -57,7 +57,7 @@ def numbers_of(scores):
         count *= extent
     used = np.empty(count + 1, np.int32)
     used[0] = -1
-    return Parts(np.empty(count), np.zeros(count), np.empty(count), np.empty(count), used)
+    return Parts(np.empty(count), np.zeros(count), np.empty(count), np.empty(count), np.zeros(count, np.bool_), used)
 
 
 @inner
@@ -119,29 +119,38 @@ def compacted(active, slots, count):
 
 
 @inner
-def mix(parts, slots, active, count):
+def mix(parts, slots, active, count, fresh):
     """mixture = Σ weights[t] · vertices[t] and rest = scores − mixture; returns how many parts are in the mixture.
 
-    Touches only the parts in the last mixture and in the new one.
+    Touches only the parts in the last mixture and in the new one.  Only the vertices from `fresh` on may have parts
+    that were not in the last one.
     """
-    scores, mixture, rest, used = parts.scores, parts.mixture, parts.rest, parts.used
-    k = 0
-    while used[k] >= 0:
-        mixture[used[k]] = 0.0
-        rest[used[k]] = scores[used[k]]
-        k += 1
-    k = 0
-    for t in range(count):
+    scores, mixture, rest, used, is_used = parts.scores, parts.mixture, parts.rest, parts.used, parts.is_used
+    many = 0
+    while used[many] >= 0:
+        mixture[used[many]] = 0.0
+        many += 1
+    for t in range(fresh, count):
         for i in range(slots):
             part = active.vertices[t, i]
-            if part >= 0:
-                if mixture[part] == 0.0:  # weights are positive
-                    used[k] = part
-                    k += 1
-                mixture[part] += active.weights[t]
+            if part >= 0 and not is_used[part]:
+                is_used[part] = True
+                used[many] = part
+                many += 1
+    for t in range(count):
+        for i in range(slots):
+            if active.vertices[t, i] >= 0:
+                mixture[active.vertices[t, i]] += active.weights[t]
+    k = 0
+    for j in range(many):
+        part = used[j]
+        rest[part] = scores[part] - mixture[part]
+        if mixture[part] > 0.0:
+            used[k] = part
+            k += 1
+        else:
+            is_used[part] = False
     used[k] = -1
-    for j in range(k):
-        rest[used[j]] = scores[used[j]] - mixture[used[j]]
     return k
 
 

@@ -21,7 +21,6 @@ PATIENCE = 3.0, 0.3  # of the active set, and more of it for each tag: they make
 EXACT = 1e-12  # the gap at which the active set ends; with a larger one it might be on a neighboring face
 
 
-@kernel
 def project(scores, lengths, point, lo, hi):
     """The nearest mixture of tag sequences of each instance.
 
@@ -30,40 +29,41 @@ def project(scores, lengths, point, lo, hi):
     answer, at most about half a dozen steps of O(n t³).
     Returns the first instance without a sequence, with a score of NaN or +∞ or a length out of range, −2 − b if the
     search on instance b did not converge, else −1.
+
+    Not one kernel but two: each takes long to compile, and where scores are large, the first is enough.
     """
-    for b in range(lo, hi):
-        if lengths[b] < 0 or lengths[b] > scores.shape[1]:
-            return b
+    wrong = np.flatnonzero((lengths[lo:hi] < 0) | (lengths[lo:hi] > scores.shape[1]))
+    if len(wrong):
+        return lo + int(wrong[0])
     rounds = np.empty(len(lengths), np.int64)
     patience = PATIENCE[0] + PATIENCE[1] * scores.shape[2]
     refused = attempt(scores, lengths, (), EXACT, patience, point, rounds, lo, hi)
-    return refused if refused >= 0 else finish_as_flows(scores, lengths, rounds, point, lo, hi)
+    if refused >= 0 or not rounds[lo:hi].any():
+        return refused
+    return finish_as_flows(scores, lengths, rounds, point, lo, hi)
 
 
-@kernel
 def project_as_flows(scores, lengths, point, lo, hi):
     """`project`, always by Newton's method."""
-    return finish_as_flows(scores, lengths, np.full(len(lengths), np.int64(-1)), point, lo, hi)
+    return finish_as_flows(scores, lengths, np.full(len(lengths), -1), point, lo, hi)
 
 
 @kernel
 def finish_as_flows(scores, lengths, rounds, point, lo, hi):
     """`project` where `rounds` is not 0; where it is t or more, `point` holds a mixture near the answer."""
     n, t = scores.shape[1:3]
-    whole = lattice(n, t)
-    w = new_workspace(whole, 1 + n * t, n * t * t)
-    score = np.empty(n * t * t)
+    w, score = new_workspace(lattice(n, t), 4 + n * row_length(t)), np.empty(n * t * row_length(t))
     for b in range(lo, hi):
         if rounds[b] == 0:
             continue
         if lengths[b] > 0:
-            graph = shorten(whole, lengths[b], t)
-            valid, masked = _read(scores[b], lengths[b], score)
-            if not valid or (masked and not forbid_dead_ends(score, graph, w.core, w.active.begin)):
+            graph = lattice(lengths[b], t)
+            valid, masked = _read(scores[b], lengths[b], -np.inf, score)
+            if not valid or (masked and not forbid_dead_ends(score, graph, w.core, w.potential)):
                 return b
             if rounds[b] >= t:
-                _read(point[b], lengths[b], w.row)
-            if nearest_flow(score[: lengths[b] * t * t], graph, w, rounds[b] >= t) < 0:
+                _read(point[b], lengths[b], 0.0, w.row)
+            if nearest_flow(score, graph, w, rounds[b] >= t) < 0:
                 return -2 - b
         point[b] = 0.0
         _write(w.reduced, lengths[b], point[b])
@@ -78,57 +78,69 @@ def project_backward(lengths, point, gradient, product, lo, hi):
     where the point is sparse.
     """
     n, t = point.shape[1:3]
-    whole = lattice(n, t)
-    w = new_workspace(whole, 1 + n * t, n * t * t)
+    w = new_workspace(lattice(n, t), 4 + n * row_length(t))
     for b in range(lo, hi):
         if lengths[b] < 0 or lengths[b] > n:
             return b
         product[b] = 0.0
         if lengths[b] > 0:
-            _read(point[b], lengths[b], w.reduced)
-            _read(gradient[b], lengths[b], w.row)
-            project_on_face(shorten(whole, lengths[b], t), w)
+            _read(point[b], lengths[b], 0.0, w.reduced)
+            _read(gradient[b], lengths[b], 0.0, w.row)
+            project_on_face(lattice(lengths[b], t), w)
             _write(w.row, lengths[b], product[b])
     return -1
 
 
 @inner
+def row_length(t):
+    """The length of t numbers in groups of four."""
+    return (t + 3) // 4 * 4
+
+
+@inner
 def lattice(n, t):
-    """The graph of chains of n positions; edges are numbered like parts, (i t + a) t + b."""
-    first = np.arange(n * t + 2)
-    head, edge = np.empty(n * t + 1, np.int64), np.empty(n * t + 1, np.int64)
-    head[0], edge[0] = 1, 0
-    for u in range(1, n * t + 1):
-        head[u] = ((u - 1) // t + 1) * t + 1
-        edge[u] = (u - 1 + t) * t
-    return shorten(Graph(first, head, edge, np.full(n * t + 1, t), 0), n, t)
+    """The graph of chains of n positions: a run of edges for position 0, then one for each position and tag before.
+
+    The nodes of position i begin at 4 + i · row_length(t), where four neighbors are together in memory; those between
+    have no edges.
+    """
+    n, width = max(n, 1), row_length(t)
+    sink = 4 + (n - 1) * width
+    first = np.empty(sink + 1, np.int64)
+    head, edge, share = np.empty(1 + (n - 1) * t, np.int64), np.empty(2 + (n - 1) * t, np.int64), np.empty(sink)
+    runs = np.int64(0)
+    for u in range(sink):
+        first[u], share[u] = runs, 1.0 / np.sqrt(t)
+        if u == 0 or (u >= 4 and (u - 4) % width < t):
+            head[runs], edge[runs] = (u + width - 4) // width * width + 4, runs * width
+            runs += 1
+    first[sink], edge[runs], share[0] = runs, runs * width, 1.0
+    return Graph(first, head, edge, share, sink)
 
 
 @inner
-def shorten(graph, n, t):
-    """The graph of chains of n positions, from that of longer ones."""
-    return Graph(graph.first, graph.head, graph.edge, graph.length, 1 + (n - 1) * t)
-
-
-@inner
-def _read(parts, n, flat):
-    """Copies the parts in use; returns whether none is NaN or +∞ and whether some are −∞."""
+def _read(parts, n, padding, flat):
+    """Copies the parts in use into rows of edges; returns whether none is NaN or +∞ and whether some are −∞."""
     t = parts.shape[1]
     valid, masked = True, False
+    e = 0
     for i in range(n):
         for a in range(t if i > 0 else 1):
-            row = flat[(i * t + a) * t : (i * t + a + 1) * t]
             for c in range(t):
-                row[c] = parts[i, a, c]
-                valid &= row[c] < np.inf
-                masked |= row[c] == -np.inf
+                flat[e + c] = parts[i, a, c]
+                valid &= flat[e + c] < np.inf
+                masked |= flat[e + c] == -np.inf
+            flat[e + t : e + row_length(t)] = padding
+            e += row_length(t)
     return valid, masked
 
 
 @inner
 def _write(flat, n, parts):
     t = parts.shape[1]
+    e = 0
     for i in range(n):
         for a in range(t if i > 0 else 1):
             for c in range(t):
-                parts[i, a, c] = flat[(i * t + a) * t + c]
+                parts[i, a, c] = flat[e + c]
+            e += row_length(t)

@@ -8,7 +8,7 @@ So the marginals are m[i, j] · q[i, j, label], and along scores that move in a 
 
 import numpy as np
 
-from pullback.kernels.tools import exp, inner, log
+from pullback.kernels.tools import exp, inner, log_sum_exp
 
 
 @inner
@@ -22,25 +22,9 @@ def join(scores, n, joint):
                 joint[i, j] = scores[i, j, 0]
         else:
             for j in range(i, n):
-                joint[i, j] = _log_sum_exp(scores[i, j])
+                joint[i, j] = log_sum_exp(scores[i, j], 0.0)
                 valid &= joint[i, j] < np.inf
     return valid
-
-
-@inner
-def _log_sum_exp(scores):
-    """log Σ exp(score); NaN if a score is NaN, +∞ if one is +∞."""
-    largest = -np.inf
-    for label in range(len(scores)):
-        if not scores[label] < np.inf:
-            return np.float64(scores[label])
-        largest = max(largest, np.float64(scores[label]))
-    if largest == -np.inf:
-        return largest
-    total = 0.0
-    for label in range(len(scores)):
-        total += exp(scores[label] - largest)
-    return largest + log(total)
 
 
 @inner

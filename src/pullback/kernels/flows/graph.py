@@ -3,11 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from pullback.kernels.flows.fours import append, leads_to, reach
 from pullback.kernels.tools import inner
 
 
@@ -15,121 +12,134 @@ class Graph(NamedTuple):
     """A DAG whose nodes are in topological order, node 0 the source; all nodes from `sink` on count as one, the sink.
 
     Edges come in runs, from one tail to neighboring heads, because loops over neighbors are fast: run r has the edges
-    edge[r] + k from its tail to the nodes head[r] + k, k < length[r].
+    edge[r] + k to the nodes head[r] + k.  It ends where the next begins, padded to a multiple of four edges.  Those
+    that pad it have a score of −∞ and lead anywhere: arrays over the nodes are longer by `SLACK`.
 
     first   (sink + 1,)   runs first[u] … first[u + 1] − 1 leave node u
-    head, edge, length    (runs,)
+    head    (runs,)
+    edge    (runs + 1,)
+    share   (sink,)       the square root of the flow through a node if each divided it equally among its edges
     sink                  a number; several last nodes let edges that arrive at the sink have neighboring heads, too
     """
 
     first: np.ndarray
     head: np.ndarray
     edge: np.ndarray
-    length: np.ndarray
+    share: np.ndarray
     sink: int
 
 
-class Active(NamedTuple):
-    """A list of edges by tail: places begin[u] … begin[u + 1] − 1 hold those that leave u, with head and number."""
+SLACK = 3
 
-    begin: np.ndarray
+
+class Active(NamedTuple):
+    """A list of edges, sorted by tail: `size[0]` of them, with tail, head and number.
+
+    furthest[u] is the last node below the sink that one of those from u leads to, 0 if there is none.
+    """
+
+    size: np.ndarray
+    tail: np.ndarray
     head: np.ndarray
     edge: np.ndarray
+    furthest: np.ndarray
 
 
 @inner
 def new_active(nodes, edges):
-    return Active(np.empty(nodes + 1, np.int64), np.empty(edges + 1, np.int64), np.empty(edges + 1, np.int64))
-
-
-# Which of four numbers are chosen, as bits, and their places: first those that are chosen.
-_PLACES = [[k for k in range(4) if bits >> k & 1] + [k for k in range(4) if not bits >> k & 1] for bits in range(16)]
-
-
-@intrinsic
-def _append_fours(typing, value, least, first_head, first_edge, length, head, edge, count):
-    """`_append_run` for the first `length` edges, a multiple of four, without a branch: four at a time."""
-    n = types.int64
-
-    def emit(context, builder, signature, args):
-        _, least, first_head, first_edge, length, _, _, count = args
-        value, head, edge = (context.make_array(signature.args[k])(context, builder, args[k]).data for k in (0, 5, 6))
-        long, numbers, integers = ir.IntType(64), ir.VectorType(ir.DoubleType(), 4), ir.VectorType(ir.IntType(64), 4)
-        table = ir.Constant(ir.ArrayType(integers, 16), [ir.Constant(integers, places) for places in _PLACES])
-        places = cgutils.global_constant(builder, "places", table)
-
-        def spread(number, kind):
-            one = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
-            return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), 4), [0] * 4))
-
-        def at(array, place, kind):
-            return builder.bitcast(builder.gep(array, [place]), kind.as_pointer())
-
-        least = spread(least, numbers)
-        total = cgutils.alloca_once_value(builder, count)
-        with cgutils.for_range_slice(builder, ir.Constant(long, 0), length, ir.Constant(long, 4)) as (k, _):
-            here = builder.load(at(value, builder.add(first_edge, k), numbers), align=8)
-            bits = builder.bitcast(builder.fcmp_ordered(">", here, least), ir.IntType(4))
-            chosen = builder.load(builder.gep(places, [ir.Constant(long, 0), builder.zext(bits, long)]))
-            count = builder.load(total)
-            for array, first in ((head, first_head), (edge, first_edge)):
-                goal = at(array, count, integers)
-                builder.store(builder.add(chosen, spread(builder.add(first, k), integers)), goal, align=8)
-            more = builder.zext(builder.ctpop(bits), long)
-            builder.store(builder.add(count, more), total)
-        return builder.load(total)
-
-    return n(value, types.float64, n, n, n, head, edge, n), emit
+    numbers = np.empty((3, edges + 4), np.int64)
+    return Active(np.empty(1, np.int64), numbers[0], numbers[1], numbers[2], np.empty(nodes, np.int64))
 
 
 @inner
-def _append_run(value, least, first_head, first_edge, length, head, edge, count):
-    """Appends the edges of one run whose value is above `least`; returns the new number of edges in the list."""
-    fours = length // 4 * 4
-    count = _append_fours(value, least, first_head, first_edge, fours, head, edge, count)
-    for k in range(fours, length):
-        head[count], edge[count] = first_head + k, first_edge + k  # stays only if `count` moves on
-        count += value[first_edge + k] > least
-    return count
+def in_runs(first, head, sink, place):
+    """The graph of single edges, sorted by tail and head: those of node u are first[u] … first[u + 1] − 1.
+
+    Writes the number that each edge has in the graph into `place`.
+    """
+    edges = first[sink]
+    runs = np.empty(sink + 1, np.int64), np.empty(edges, np.int64), np.empty(edges + 1, np.int64)
+    place[:edges] = -1
+    count = end = 0
+    for u in range(sink):
+        runs[0][u] = count
+        for begin in range(first[u], first[u + 1]):
+            if place[begin] < 0:
+                runs[1][count], runs[2][count] = head[begin], end
+                length = 0
+                for e in range(begin, first[u + 1]):  # of several edges to one node, a run has one
+                    if place[e] < 0 and head[e] == head[begin] + length:
+                        place[e] = end + length
+                        length += 1
+                    elif head[e] > head[begin] + length:
+                        break
+                end += (length + 3) // 4 * 4
+                count += 1
+    runs[0][sink], runs[2][count] = count, end
+    return Graph(runs[0], runs[1], runs[2][: count + 1], _shares(first, head, sink), sink)
+
+
+@inner
+def _shares(first, head, sink):
+    """See `Graph`; edges are those of `in_runs`."""
+    share = np.zeros(sink)
+    share[0] = 1.0
+    for u in range(sink):
+        for e in range(first[u], first[u + 1]):
+            if head[e] < sink:
+                share[head[e]] += share[u] / (first[u + 1] - first[u])
+        share[u] = np.sqrt(share[u])
+    return share
 
 
 @inner
 def collect(graph, value, least, active):
     """Lists the edges whose value is above `least`; all last nodes are called `sink` there."""
-    begin, head, edge = active
+    first, head, edge, _, sink = graph
+    _, tails, heads, edges, furthest = active
     count = np.int64(0)  # a literal would be compiled separately
-    for u in range(graph.sink):
-        begin[u] = count
-        for r in range(graph.first[u], graph.first[u + 1]):
-            h, e, n = graph.head[r], graph.edge[r], graph.length[r]
-            count = _append_run(value, least, h, e, n, head, edge, count)
-            if h + n > graph.sink:
-                for k in range(begin[u], count):
-                    head[k] = min(head[k], graph.sink)
-    begin[graph.sink] = count
+    for u in range(sink):
+        furthest[u] = 0
+        for r in range(first[u], first[u + 1]):
+            begin, length = count, edge[r + 1] - edge[r]
+            count = append(value, edge[r], least, u, head[r], length, tails, heads, edges, begin)
+            k = count - 1
+            if head[r] + length > sink:
+                for k in range(begin, count):
+                    heads[k] = min(heads[k], sink)
+                k = count - 1
+                while k >= begin and heads[k] == sink:
+                    k -= 1
+            if k >= begin:
+                furthest[u] = max(furthest[u], heads[k])
+    active.size[0] = count
 
 
 @inner
-def mark_core(sink, active, core):
-    """Sets core[v] to 2 on the paths of active edges from source to sink; returns (is there one, nodes off them)."""
-    begin, head = active.begin, active.head
-    core[: sink + 1] = 0
-    core[0] = 1
+def mark_core(value, graph, core):
+    """Sets core[v] to 2 on the paths of edges above 0 from source to sink; returns (is there one, nodes off them)."""
+    first, head, edge, _, sink = graph
+    core[:] = 0.0
+    core[0] = 1.0
     for u in range(sink):  # 1: reached from the source
-        if core[u] == 1:
-            for k in range(begin[u], begin[u + 1]):
-                core[head[k]] = 1
-    if core[sink] == 0:
+        if core[u] > 0.0:
+            for r in range(first[u], first[u + 1]):
+                reach(value, edge[r], 0.0, core, head[r], edge[r + 1] - edge[r])
+    is_reached = False
+    for v in range(sink, len(core)):
+        is_reached |= core[v] > 0.0
+        core[v] *= 2.0
+    if not is_reached:
         return False, sink + 1
-    core[sink] = 2
     others = 0
     for u in range(sink - 1, -1, -1):  # 2: leads on to the sink as well
-        if core[u] == 1:
-            for k in range(begin[u], begin[u + 1]):
-                if core[head[k]] == 2:
-                    core[u] = 2
+        if core[u] > 0.0:
+            for r in range(first[u], first[u + 1]):
+                if leads_to(value, edge[r], 0.0, 2.0, core, head[r], edge[r + 1] - edge[r]):
+                    core[u] = 2.0
                     break
-        others += core[u] != 2
+        others += core[u] < 2.0 and first[u] < first[u + 1]
+    core[sink:] = 2.0
     return True, others
 
 
@@ -139,20 +149,21 @@ def forbid_dead_ends(scores, graph, reached, leads_on):
 
     `reached` and `leads_on`, one number for each node, are workspace.
     """
-    first, head, edge, length, sink = graph
-    reached[:] = 0
-    leads_on[:] = 0
-    reached[0] = 1
-    leads_on[sink:] = 1
+    first, head, edge, _, sink = graph
+    reached[:] = 0.0
+    leads_on[:] = 0.0
+    reached[0] = 1.0
+    leads_on[sink:] = 1.0
     for u in range(sink):
-        if reached[u]:
+        if reached[u] > 0.0:
             for r in range(first[u], first[u + 1]):
-                for k in range(length[r]):
-                    reached[head[r] + k] |= scores[edge[r] + k] > -np.inf
+                reach(scores, edge[r], -np.inf, reached, head[r], edge[r + 1] - edge[r])
     for u in range(sink - 1, -1, -1):
         for r in range(first[u], first[u + 1]):
-            for k in range(length[r]):
-                if not (reached[u] and leads_on[head[r] + k]):
-                    scores[edge[r] + k] = -np.inf
-                leads_on[u] |= scores[edge[r] + k] > -np.inf
-    return leads_on[0] == 1
+            shift = head[r] - edge[r]
+            for e in range(edge[r], edge[r + 1]):
+                if reached[u] == 0.0 or leads_on[e + shift] == 0.0:
+                    scores[e] = -np.inf
+                elif scores[e] > -np.inf:
+                    leads_on[u] = 1.0
+    return leads_on[0] > 0.0

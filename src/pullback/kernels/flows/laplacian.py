@@ -3,9 +3,10 @@
     Σ over the active edges at v of (x_v − x_w) = b_v   for every node v,   x_source = 0
 
 with w the other end of the edge.  Only nodes that an active edge touches have an unknown.  They keep their topological
-order, in which a chain of layers gives a block-tridiagonal matrix and a lattice a banded one: row i of the upper half
-ends at column last[i], and elimination fills nothing behind it as long as `last` never decreases.  The sink, which
-may have neighbors anywhere, is a border: one more column, kept apart.
+order, in which a chain of layers gives a block-tridiagonal matrix and a lattice a banded one, and are taken in groups
+of four: the rows of group g in the upper half end with the columns of group last[g], and elimination fills nothing
+behind it as long as `last` never decreases.  The sink, which may have neighbors anywhere, is a border: one more column,
+kept apart.
 
 All weights being one, a pivot is the conductance between a node and the source or later nodes: at least about
 1 / nodes, or zero, up to rounding, where a component without the source ends.  Its last node is then pinned at 0.
@@ -14,15 +15,11 @@ All weights being one, a pivot is the conductance between a node and the source 
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from pullback.kernels.flows.fours import eliminate_within, multiply, subtract
 from pullback.kernels.tools import inner
 
 NONE = 1e-9  # pivots below are zero
-_FOUR = ir.VectorType(ir.DoubleType(), 4)
 
 
 class System(NamedTuple):
@@ -30,13 +27,12 @@ class System(NamedTuple):
 
     place   (nodes,)       unknown of a node, −1 if it has none
     node    (nodes,)       node of an unknown
-    last    (nodes,)       last column of a row; rows 2 i and 2 i + 1 agree
-    base    (nodes,)       entry (i, j) of the upper half is rows[base[i] + j]; three zeros follow each row, so that
-                           loops over a row may go in steps of four
-    rows    (capacity,)    see `capacity`
+    last    (nodes,)       last group of columns of a group of rows
+    base    (nodes,)       the four rows of a group are in `rows` from here on, one behind the other, each from the
+                           first column of this group to the last one of the last
+    rows    (capacity,)    right-hand side, then solution, and border, both as long as the unknowns in groups; then the
+                           matrix
     degree  (nodes,)       active edges at a node
-    border  (nodes,)       the column of the sink
-    x       (nodes + 2,)   right-hand side, then solution
     """
 
     place: np.ndarray
@@ -45,134 +41,78 @@ class System(NamedTuple):
     base: np.ndarray
     rows: np.ndarray
     degree: np.ndarray
-    border: np.ndarray
-    x: np.ndarray
 
 
 @inner
 def capacity(graph):
     """The size of `rows` that is enough for any set of active edges."""
-    total, end = 8, 0
+    total, end, widest = 0, 0, 0
     for u in range(1, graph.sink):
-        end = max(end, u + 1)
         for r in range(graph.first[u], graph.first[u + 1]):
-            if graph.head[r] < graph.sink:
-                end = max(end, min(graph.head[r] + graph.length[r], graph.sink) - 1)
-        total += end - u + 5
-    return total
+            end = max(end, min(graph.head[r] + graph.edge[r + 1] - graph.edge[r], graph.sink) - 1)
+        total += max(end - u, 0) + 12  # the rows of a group are as long as that of its last node and seven more
+        widest = max(widest, end - u)
+    return total + 4 * widest + 2 * graph.sink + 64
 
 
 @inner
 def new_system(nodes, size):
     numbers = np.empty((4, nodes), np.int64)
-    return System(
-        numbers[0],
-        numbers[1],
-        numbers[2],
-        numbers[3],
-        np.empty(size),
-        np.empty(nodes),
-        np.empty(nodes),
-        np.empty(nodes + 2),
-    )
+    return System(numbers[0], numbers[1], numbers[2], numbers[3], np.empty(size), np.empty(nodes))
 
 
 @inner
 def _count_edges(sink, active, degree):
     """degree[v]: the number of active edges at node v."""
-    begin, head, _ = active
     degree[: sink + 1] = 0.0
-    for u in range(sink):
-        degree[u] += begin[u + 1] - begin[u]
-        for k in range(begin[u], begin[u + 1]):
-            degree[head[k]] += 1.0
+    for k in range(active.size[0]):
+        degree[active.tail[k]] += 1.0
+        degree[active.head[k]] += 1.0
 
 
 @inner
-def _lay_out(sink, active, unknowns, system):
-    """Finds the last column of every row and a place for its entries, all zero."""
-    begin, head, _ = active
-    size, end = 0, 0
-    for i in range(0, unknowns, 2):
-        for u in system.node[i : min(i + 2, unknowns)]:
-            k = begin[u + 1] - 1
-            while k >= begin[u] and head[k] == sink:
-                k -= 1
-            if k >= begin[u]:
-                end = max(end, system.place[head[k]])  # the heads ascend
-        end = max(end, i + 1)
-        system.last[i] = system.last[i + 1] = end
-        system.base[i], system.base[i + 1] = size - i, size + end + 3 - 2 * i
-        size += 2 * (end - i) + 7
-    system.rows[:size] = 0.0
+def _lay_out(unknowns, furthest, system):
+    """Finds the last columns of every group and a place for its rows; all is zero then."""
+    place, node, last, base, rows, _ = system
+    groups = (unknowns + 3) // 4
+    size, end = 8 * groups, 0
+    for g in range(groups):
+        for i in range(4 * g, min(4 * g + 4, unknowns)):
+            if furthest[node[i]] > 0:
+                end = max(end, place[furthest[node[i]]])
+        last[g], base[g] = max(end // 4, g), size
+        size += 16 * (last[g] - g + 1)
+    rows[:size] = 0.0
+    return groups
 
 
 @inner
 def assemble(sink, active, system):
     """Writes the Laplacian of the active edges; returns the number of unknowns."""
-    begin, head, _ = active
-    place, node, _, base, rows, degree, border, _ = system
+    place, node, last, base, rows, degree = system
     _count_edges(sink, active, degree)
     unknowns = np.int64(0)  # a literal would be compiled separately
+    place[0] = -1
     for v in range(1, sink):
-        place[v] = -1
-        if degree[v] > 0.0:
-            place[v], node[unknowns] = unknowns, v
-            unknowns += 1
-    border[unknowns] = 0.0
-    _lay_out(sink, active, unknowns, system)
+        is_touched = degree[v] > 0.0
+        place[v] = unknowns if is_touched else -1
+        node[unknowns] = v  # stays only if `unknowns` moves on
+        unknowns += is_touched
+    groups = _lay_out(unknowns, active.furthest, system)
     for i in range(unknowns):
-        u = node[i]
-        row = base[i]
-        rows[row + i] = degree[u]
-        border[i] = 0.0
-        for k in range(begin[u], begin[u + 1]):
-            if head[k] < sink:
-                rows[row + place[head[k]]] -= 1.0
-            else:
-                border[i] -= 1.0
+        rows[_row(i, last, base) + i] = degree[node[i]]
+    for k in range(active.size[0]):
+        i, v = place[active.tail[k]], active.head[k]
+        if i >= 0:
+            rows[_row(i, last, base) + place[v] if v < sink else 4 * groups + i] -= 1.0
     return unknowns
 
 
-@intrinsic
-def _subtract(typing, rows, goal, first, a, second, b, length):
-    """rows[goal + c] −= a rows[first + c] + b rows[second + c] for c < length, rounded up to a multiple of four."""
-    n, x = types.intp, types.float64
-
-    def emit(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        fused = ("contract",)
-
-        def spread(number):
-            one = builder.insert_element(ir.Constant(_FOUR, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
-            return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), 4), [0] * 4))
-
-        def at(start, c):
-            return builder.bitcast(builder.gep(data, [builder.add(start, c)]), _FOUR.as_pointer())
-
-        a, b = spread(builder.fneg(args[3])), spread(builder.fneg(args[5]))
-        four = ir.Constant(ir.IntType(64), 4)
-        with cgutils.for_range_slice(builder, ir.Constant(ir.IntType(64), 0), args[6], four) as (c, _):
-            value = builder.load(at(args[1], c), align=8)
-            for start, factor in ((args[2], a), (args[4], b)):
-                product = builder.fmul(factor, builder.load(at(start, c), align=8), flags=fused)
-                value = builder.fadd(value, product, flags=fused)
-            builder.store(value, at(args[1], c), align=8)
-        return context.get_dummy_value()
-
-    return types.void(rows, n, n, x, n, x, n), emit
-
-
 @inner
-def _dot(rows, first, x, place, length):
-    """Σ rows[first + c] x[place + c]; rows holds zeros behind the end."""
-    a = b = c = d = 0.0
-    for k in range(0, length, 4):
-        a += rows[first + k] * x[place + k]
-        b += rows[first + k + 1] * x[place + k + 1]
-        c += rows[first + k + 2] * x[place + k + 2]
-        d += rows[first + k + 3] * x[place + k + 3]
-    return (a + b) + (c + d)
+def _row(i, last, base):
+    """Where column 0 of row i would be."""
+    g = i // 4
+    return base[g] + 4 * (i - 4 * g) * (last[g] - g + 1) - 4 * g
 
 
 @inner
@@ -182,34 +122,64 @@ def _inverse(pivot):
 
 @inner
 def solve(sink, unknowns, system, sink_x):
-    """Solves the assembled system in place: system.x and, returned, the value of the sink, given as its right side.
+    """Solves the assembled system in place: x, the first of system.rows, and, returned, the value of the sink.
 
-    Gaussian elimination, two rows at a time; the matrix being positive semidefinite, any pivot will do.  The diagonal
-    keeps the inverses of the pivots.  After an odd number of rows there is one more of zeros.
+    Both hold the right side before.  Gaussian elimination, four rows at a time; the matrix being positive
+    semidefinite, any pivot will do.  The diagonal keeps the inverses of the pivots.
     """
-    _, _, last, base, rows, degree, border, x = system
+    _, _, last, base, rows, degree = system
     corner = degree[sink]
-    x[unknowns : unknowns + 4] = 0.0
-    for k in range(0, unknowns, 2):
-        p, q, end = base[k], base[k + 1], last[k] + 1
-        a = _inverse(rows[p + k])
-        f = rows[p + k + 1] * a
-        _subtract(rows, q + k + 1, p + k + 1, f, p + k + 1, 0.0, end - k - 1)
-        border[k + 1] -= f * border[k]
-        x[k + 1] -= f * x[k]
-        b = _inverse(rows[q + k + 1])
-        rows[p + k], rows[q + k + 1] = a, b
-        for i in range(k + 2, end):
-            f, g = rows[p + i] * a, rows[q + i] * b
-            if f != 0.0 or g != 0.0:
-                _subtract(rows, base[i] + i, p + i, f, q + i, g, end - i)
-                border[i] -= f * border[k] + g * border[k + 1]
-                x[i] -= f * x[k] + g * x[k + 1]
-        f, g = border[k] * a, border[k + 1] * b
-        corner -= f * border[k] + g * border[k + 1]
-        sink_x -= f * x[k] + g * x[k + 1]
+    groups = (unknowns + 3) // 4
+    for g in range(groups):
+        i, j = 4 * g, 4 * (groups + g)  # x and border of this group
+        first, width = base[g], 4 * (last[g] - g + 1)
+        a, b, c, d = _pivot(rows, first, width, i, j)
+        p, q, r, s = a * rows[i], b * rows[i + 1], c * rows[i + 2], d * rows[i + 3]
+        t, u, v, w = a * rows[j], b * rows[j + 1], c * rows[j + 2], d * rows[j + 3]
+        corner -= (t * rows[j] + u * rows[j + 1]) + (v * rows[j + 2] + w * rows[j + 3])
+        sink_x -= (t * rows[i] + u * rows[i + 1]) + (v * rows[i + 2] + w * rows[i + 3])
+        subtract(rows, first + 4, width, width - 4, i + 4, p, q, r, s, j + 4, t, u, v, w)
+        for h in range(g + 1, last[g] + 1):
+            step, goal = 4 * (last[h] - h + 1), base[h]
+            for k in range(first + 4 * (h - g), first + 4 * (h - g) + 4, 2):
+                x, y, z = k + width, k + 2 * width, k + 3 * width
+                p, q, r, s = a * rows[k], b * rows[x], c * rows[y], d * rows[z]
+                t, u, v, w = a * rows[k + 1], b * rows[x + 1], c * rows[y + 1], d * rows[z + 1]
+                begin, length = first + 4 * (h - g), width - 4 * (h - g)
+                subtract(rows, begin, width, length, goal, p, q, r, s, goal + step, t, u, v, w)
+                goal += 2 * step
     sink_x *= _inverse(corner)
-    for k in range(unknowns - 1, -1, -1):
-        known = _dot(rows, base[k] + k + 1, x, k + 1, last[k] - k) + border[k] * sink_x
-        x[k] = (x[k] - known) * rows[base[k] + k]
+    for g in range(groups - 1, -1, -1):
+        i, j = 4 * g, 4 * (groups + g)
+        o, width = base[g], 4 * (last[g] - g + 1)
+        a, b, c, d = multiply(rows, o + 4, width, width - 4, i + 4)
+        p, q, r = o + width, o + 2 * width, o + 3 * width
+        w = (rows[i + 3] - d - rows[j + 3] * sink_x) * rows[r + 3]
+        v = (rows[i + 2] - c - rows[j + 2] * sink_x - rows[q + 3] * w) * rows[q + 2]
+        u = (rows[i + 1] - b - rows[j + 1] * sink_x - rows[p + 2] * v - rows[p + 3] * w) * rows[p + 1]
+        t = (rows[i] - a - rows[j] * sink_x - rows[o + 1] * u - rows[o + 2] * v - rows[o + 3] * w) * rows[o]
+        rows[i], rows[i + 1], rows[i + 2], rows[i + 3] = t, u, v, w
     return sink_x
+
+
+@inner
+def _pivot(rows, o, width, i, j):
+    """Eliminates within a group, x and border included; returns the inverses of its pivots, left on the diagonal."""
+    p, q, r = o + width, o + 2 * width, o + 3 * width
+    a = _inverse(rows[o])
+    e, f, g = a * rows[o + 1], a * rows[o + 2], a * rows[o + 3]
+    b1, b2, b3 = rows[p + 1] - e * rows[o + 1], rows[p + 2] - e * rows[o + 2], rows[p + 3] - e * rows[o + 3]
+    b = _inverse(b1)
+    h, k = b * b2, b * b3
+    c2 = rows[q + 2] - f * rows[o + 2] - h * b2
+    c3 = rows[q + 3] - f * rows[o + 3] - h * b3
+    c = _inverse(c2)
+    m = c * c3
+    d = _inverse(rows[r + 3] - g * rows[o + 3] - k * b3 - m * c3)
+    eliminate_within(rows, o, width, e, f, h, g, k, m)
+    for x in (i, j):
+        rows[x + 1] -= e * rows[x]
+        rows[x + 2] -= f * rows[x] + h * rows[x + 1]
+        rows[x + 3] -= g * rows[x] + k * rows[x + 1] + m * rows[x + 2]
+    rows[o], rows[p + 1], rows[q + 2], rows[r + 3] = a, b, c, d
+    return a, b, c, d

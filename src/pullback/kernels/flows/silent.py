@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.tools import fmax, inner
+from pullback.kernels.flows.fours import lowest, raise_bounds
+from pullback.kernels.tools import inner
 
 
 class Bounds(NamedTuple):
@@ -33,25 +34,6 @@ def new_bounds(nodes):
 
 
 @inner
-def _raise(lower, before, score, start, edges):
-    """lower = max(lower, start + score); `before` becomes `edges` where that is an increase."""
-    for k in range(len(score)):
-        x = start + score[k]
-        is_better = x > lower[k]
-        lower[k] = x if is_better else lower[k]
-        before[k] = edges if is_better else before[k]
-
-
-@inner
-def _lowest(upper, score):
-    """min of upper − score."""
-    highest = -np.inf
-    for k in range(len(score)):
-        highest = fmax(score[k] - upper[k], highest)
-    return -highest
-
-
-@inner
 def settle(scores, graph, core, potential, bounds):
     """Sets the potentials of the nodes off the core, where core[v] is not 2."""
     bound_below(scores, graph, core, potential, bounds)
@@ -61,38 +43,35 @@ def settle(scores, graph, core, potential, bounds):
 @inner
 def bound_below(scores, graph, core, potential, bounds):
     """The lower bounds of all nodes; that of the sink is not from its own potential."""
-    first, head, edge, length, sink = graph
-    lower, before = bounds.lower, bounds.edges_before
+    first, head, edge, _, sink = graph
+    lower, _, before, _ = bounds
     lower[:] = -np.inf
+    before[:] = 0.0
     for u in range(sink):
-        if core[u] == 2:
+        if core[u] == 2.0:
             lower[u], before[u] = potential[u], 0.0
         if lower[u] > -np.inf:
             for r in range(first[u], first[u + 1]):
-                h, e, n = head[r], edge[r], length[r]
-                _raise(lower[h : h + n], before[h : h + n], scores[e : e + n], lower[u], before[u] + 1.0)
+                length = edge[r + 1] - edge[r]
+                raise_bounds(lower, before, head[r], lower[u], before[u] + 1.0, scores, edge[r], length)
 
 
 @inner
 def place(scores, graph, core, potential, bounds):
     """The upper bounds, and with them the potentials of the nodes off the core."""
-    first, head, edge, length, sink = graph
+    first, head, edge, _, sink = graph
     lower, upper, before, behind = bounds
     upper[sink:] = potential[sink]
     behind[sink:] = 0.0
     for u in range(sink - 1, -1, -1):
-        if core[u] == 2:
+        if core[u] == 2.0:
             upper[u], behind[u] = potential[u], 0.0
             continue
         upper[u] = np.inf
         for r in range(first[u], first[u + 1]):
-            h, e, n = head[r], edge[r], length[r]
-            least = _lowest(upper[h : h + n], scores[e : e + n])
+            least, edges = lowest(upper, behind, head[r], scores, edge[r], edge[r + 1] - edge[r])
             if least < upper[u]:
-                upper[u] = least
-                for k in range(n):
-                    if upper[h + k] - scores[e + k] == least:
-                        behind[u] = behind[h + k] + 1.0
+                upper[u], behind[u] = least, edges + 1.0
         excess = lower[u] - upper[u]
         if lower[u] == -np.inf or upper[u] == np.inf:
             potential[u] = 0.0  # all its edges are forbidden

@@ -12,21 +12,7 @@ Each r is taken relative to the best score into its word, so that scores may be 
 import numpy as np
 
 from pullback.kernels.labels.reductions import best_into
-from pullback.kernels.tools import exp, inner, kernel
-
-
-@inner
-def _log_sum(row, shift):
-    """log Σ exp(row − shift); −∞ if all of the row is."""
-    best = -np.inf
-    for k in range(len(row)):
-        best = max(best, row[k])
-    if best == -np.inf:
-        return best
-    total = 0.0
-    for k in range(len(row)):
-        total += exp(row[k] - best)
-    return best - shift + np.log(total)
+from pullback.kernels.tools import compiled, exp, inner, kernel, log_sum_exp
 
 
 @kernel
@@ -48,57 +34,56 @@ def together(scores, lengths, worth, offset, lo, hi):
         for h in range(n + 1):
             worth[b, h, 0] = -np.inf
             for m in range(1, n + 1):
-                worth[b, h, m] = _log_sum(scores[b, h, m], offset[b, m]) if h != m else -np.inf
+                worth[b, h, m] = log_sum_exp(scores[b, h, m], offset[b, m]) if h != m else -np.inf
     return -1
+
+
+def _over_arcs(formula, name):
+    """The kernel that writes what `formula` says of every arc, and zeros where there is none.
+
+    formula(share, given, b, h, m, out) is told the shares p of the labels; `given` is a tuple of arrays.
+    """
+
+    def run(scores, lengths, worth, offset, given, out, lo, hi):
+        share = np.empty(scores.shape[3])
+        for b in range(lo, hi):
+            out[b] = 0.0
+            for h in range(lengths[b] + 1):
+                for m in range(1, lengths[b] + 1):
+                    if h != m and worth[b, h, m] > -np.inf:
+                        for k in range(len(share)):
+                            share[k] = exp((scores[b, h, m, k] - offset[b, m]) - worth[b, h, m])
+                        formula(share, given, b, h, m, out)
+        return -1
+
+    return compiled(run, name, decorate=kernel)
 
 
 @inner
-def _share(score, offset, worth):
-    """p, the share of a label; 0 where its arc is forbidden."""
-    return exp((score - offset) - worth) if worth > -np.inf else 0.0
+def _spread(share, given, b, h, m, marginals):
+    """marginals[b, h, m, k] = p · arcs[b, h, m]."""
+    for k in range(len(share)):
+        marginals[b, h, m, k] = share[k] * given[0][b, h, m]
 
 
-@kernel
-def spread(scores, lengths, worth, offset, arcs, marginals, lo, hi):
-    """marginals[b, h, m, k] = p · arcs[b, h, m], zero in the padding."""
-    for b in range(lo, hi):
-        n = lengths[b]
-        marginals[b] = 0.0
-        for h in range(n + 1):
-            for m in range(1, n + 1):
-                if h != m:
-                    for k in range(scores.shape[3]):
-                        share = _share(scores[b, h, m, k], offset[b, m], worth[b, h, m])
-                        marginals[b, h, m, k] = share * arcs[b, h, m]
-    return -1
+@inner
+def _along(share, given, b, h, m, moved):
+    """moved[b, h, m] = Σ_k p · direction[b, h, m, k]."""
+    total = 0.0
+    for k in range(len(share)):
+        total += share[k] * given[0][b, h, m, k]
+    moved[b, h, m] = total
 
 
-@kernel
-def along(scores, lengths, worth, offset, direction, moved, lo, hi):
-    """moved[b, h, m] = Σ_k p · direction[b, h, m, k], zero where there is no arc."""
-    for b in range(lo, hi):
-        n = lengths[b]
-        moved[b] = 0.0
-        for h in range(n + 1):
-            for m in range(1, n + 1):
-                if h != m:
-                    for k in range(scores.shape[3]):
-                        share = _share(scores[b, h, m, k], offset[b, m], worth[b, h, m])
-                        moved[b, h, m] += share * direction[b, h, m, k]
-    return -1
+@inner
+def _spread_product(share, given, b, h, m, product):
+    """product = p · (turned + arcs · (direction − moved)), where `turned` is H · moved."""
+    arcs, moved, turned, direction = given
+    for k in range(len(share)):
+        change = arcs[b, h, m] * (direction[b, h, m, k] - moved[b, h, m])
+        product[b, h, m, k] = share[k] * (turned[b, h, m] + change)
 
 
-@kernel
-def spread_product(scores, lengths, worth, offset, arcs, moved, turned, direction, product, lo, hi):
-    """product = p · (turned + arcs · (direction − moved)), where `turned` is H · moved; zero in the padding."""
-    for b in range(lo, hi):
-        n = lengths[b]
-        product[b] = 0.0
-        for h in range(n + 1):
-            for m in range(1, n + 1):
-                if h != m:
-                    for k in range(scores.shape[3]):
-                        share = _share(scores[b, h, m, k], offset[b, m], worth[b, h, m])
-                        change = arcs[b, h, m] * (direction[b, h, m, k] - moved[b, h, m])
-                        product[b, h, m, k] = share * (turned[b, h, m] + change)
-    return -1
+spread = _over_arcs(_spread, "spread")
+along = _over_arcs(_along, "along")
+spread_product = _over_arcs(_spread_product, "spread_product")

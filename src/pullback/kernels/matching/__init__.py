@@ -4,7 +4,8 @@ from pullback.kernels.matching.assignment import argmax
 from pullback.kernels.matching.k_best import topk
 from pullback.kernels.matching.mixtures import mixture, mixture_backward
 from pullback.kernels.matching.projection import project, project_backward
-from pullback.kernels.matching.sinkhorn import sinkhorn, sinkhorn_backward
+from pullback.kernels.matching.sinkhorn import sinkhorn
+from pullback.kernels.matching.sinkhorn_backward import sinkhorn_backward
 
 __all__ = [
     "argmax",

@@ -1,4 +1,4 @@
-"""Entropic matching: the mixture that maximizes ⟨s, μ⟩ + ε H(μ), where H(μ) = −Σ μ log μ, and its derivative.
+"""Entropic matching: the mixture that maximizes ⟨s, μ⟩ + ε H(μ), where H(μ) = −Σ μ log μ.
 
 Over the same mixtures as SparseMAP.  With a price for each row and column, in units of ε, the answer is
 
@@ -11,108 +11,27 @@ always have their best prices, v_j = log Σ_i exp(t_ij − u_i) or 0, which leav
   sweep   u_i += log of the sum of row i, Sinkhorn's iteration: the best prices of rows, with those of columns held
   step    Newton's on all prices of rows; its equations are those of `laplacian` with weights μ
 
-Sweeps come first, and whenever a step does not help.  They converge slowly if ε is small.  Then also the start matters:
-it is the middle prices of the best matching, to which the answer tends as ε → 0.
+Sweeps come first, and whenever a step does not help.  They converge slowly if ε is small.  Then also the start matters,
+see `entropic_prices`; the derivative is in `sinkhorn_backward`.
 
 All is computed with logarithms, relative to the prices of the start, so that any ε will do.
 
 References: Sinkhorn (1964); Cuturi (2013); Brauer, Clason, Lorenz and Wirth (2017) for Newton's steps.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from pullback.kernels.matching.assignment import Assignment, assign, new_assignment
-from pullback.kernels.matching.centering import center
-from pullback.kernels.matching.laplacian import System, new_system, solve_dense
+from pullback.kernels.matching.entropic_prices import begin, new_workspace
+from pullback.kernels.matching.laplacian import solve_dense
 from pullback.kernels.matching.wide import fits, load, unload
 from pullback.kernels.tools import exp, fmax, inner, kernel, log, summing
 
-FAR = 8.0  # spread of scores, in units of ε, from which on the best matching is a good start
 SWEEPS = 4  # at least so many before the first step
 NEAR = 0.5  # error from which on steps are tried
 RELEASES = 4  # how often a step is tried, with fewer and fewer prices
 AT_ONCE = 0.05  # share of a step
 LONGEST = 20.0  # change of a price in a step
 SMALLEST = 1e-300  # sums below cannot be inverted
-
-
-class Workspace(NamedTuple):
-    """Arrays of one search; `rest` and `point` hold a matrix, the others a number for each row or column.
-
-    rest      t less the prices of the start, `row_base` and `col_base`
-    row       prices of rows relative to the start, and `trial` ones
-    col       prices of columns relative to the start, those of the last evaluation; old_col, before the search
-    """
-
-    rest: np.ndarray
-    point: np.ndarray
-    row_base: np.ndarray
-    col_base: np.ndarray
-    row: np.ndarray
-    trial: np.ndarray
-    col: np.ndarray
-    old_col: np.ndarray
-    top: np.ndarray
-    row_sum: np.ndarray
-    col_sum: np.ndarray
-    assignment: Assignment
-    system: System
-
-
-@inner
-def _new_workspace(n, m):
-    rows, cols = min(n, m), max(n, m)
-    return Workspace(
-        np.empty(n * m),
-        np.empty(n * m),
-        np.empty(rows),
-        np.empty(cols),
-        np.empty(rows),
-        np.empty(rows),
-        np.empty(cols),
-        np.empty(cols),
-        np.empty(cols),
-        np.empty(rows),
-        np.empty(cols),
-        new_assignment(rows, cols),
-        new_system(rows, cols),
-    )
-
-
-@inner
-def _start(rest, optional, epsilon, given, w):
-    """Turns scores into what is left of t at the first prices; False if there is no matching.
-
-    The prices of rows are `given`, if there are any; else the best score of each, or those of the best matching.
-    """
-    rows, cols = rest.shape
-    w.col_base[:cols] = 0.0
-    lowest, highest = np.inf, -np.inf
-    for i in range(rows):
-        w.row_base[i] = -np.inf
-        for j in range(cols):
-            rest[i, j] /= epsilon
-            w.row_base[i] = max(w.row_base[i], rest[i, j])
-            lowest = min(lowest, rest[i, j])
-        highest = max(highest, w.row_base[i])
-    if lowest == -np.inf or (highest - lowest > FAR and len(given) == 0):
-        if not assign(rest, optional, w.assignment):
-            return False
-        for i in range(rows):
-            j = w.assignment.match[i]
-            w.row_base[i] = rest[i, j] - w.assignment.price[j] if j >= 0 else 0.0
-        center(rest, optional, w.assignment, w.row_base)
-        w.col_base[:cols] = w.assignment.price[:cols]
-    for i in range(min(rows, len(given))):
-        w.row_base[i] = given[i] / epsilon
-    for i in range(rows):
-        if optional:
-            w.row_base[i] = max(w.row_base[i], 0.0)
-        for j in range(cols):
-            rest[i, j] -= 1.0 + (w.row_base[i] + w.col_base[j])
-    return True
 
 
 @inner
@@ -314,12 +233,12 @@ def sinkhorn(
     out of range, or −1.
     """
     n, m = scores.shape[1:]
-    w = _new_workspace(n, m)
+    w = new_workspace(n, m)
     for b in range(lo, hi):
         if not fits(lengths[b], scores[b]):
             return b
         rest, transposed, valid = load(scores[b], lengths[b], w.rest)
-        if not valid or not _start(rest, optional, epsilon, start_cols[b] if transposed else start_rows[b], w):
+        if not valid or not begin(rest, optional, epsilon, start_cols[b] if transposed else start_rows[b], w):
             return b
         rows, cols = rest.shape
         mixture = w.point[: rows * cols].reshape(rows, cols)
@@ -340,48 +259,3 @@ def _write_prices(rows, cols, epsilon, w, row_price, col_price):
         row_price[i] = epsilon * (w.row_base[i] + w.row[i])
     for j in range(cols):
         col_price[j] = epsilon * (w.col_base[j] + w.col[j])
-
-
-@kernel
-def sinkhorn_backward(lengths, optional, epsilon, point, row_price, col_price, gradient, product, lo, hi):
-    """The Jacobian of `sinkhorn`, which is symmetric, times `gradient`.
-
-    Prices change so that sums stay what they are where they have to be 1 or have a price:
-
-        product_ij = μ_ij (gradient_ij − a_i − b_j) / ε    with sums of 0 in these rows and columns
-
-    point and prices are those `sinkhorn` wrote; gradient, product (batch, n, m).  O(n² m) for n ≤ m.
-    """
-    n, m = point.shape[1:]
-    w = _new_workspace(n, m)
-    for b in range(lo, hi):
-        if not fits(lengths[b], point[b]):
-            return b
-        mixture, transposed, _ = load(point[b], lengths[b], w.point)
-        slope, _, _ = load(gradient[b], lengths[b], w.rest)
-        if transposed:
-            _pull_back(mixture, slope, optional, epsilon, col_price[b], row_price[b], w.system)
-        else:
-            _pull_back(mixture, slope, optional, epsilon, row_price[b], col_price[b], w.system)
-        unload(slope, transposed, product[b])
-    return -1
-
-
-@inner
-def _pull_back(point, slope, optional, epsilon, row_price, col_price, system):
-    """Replaces the gradient `slope` by the product."""
-    rows, cols = point.shape
-    for j in range(cols):
-        system.cols[j] = 0.0
-        system.tight_cols[j] = (rows == cols and not optional) or col_price[j] > 0.0
-    for i in range(rows):
-        system.rows[i] = 0.0
-        system.tight_rows[i] = not optional or row_price[i] > 0.0
-        for j in range(cols):
-            flow = point[i, j] * slope[i, j]
-            system.rows[i] += flow
-            system.cols[j] += flow
-    solve_dense(point, system)
-    for i in range(rows):
-        for j in range(cols):
-            slope[i, j] = point[i, j] * (slope[i, j] - (system.rows[i] + system.cols[j])) / epsilon

@@ -2,7 +2,7 @@
 
 from pullback.kernels.paths.best import argmax
 from pullback.kernels.paths.k_best import topk
-from pullback.kernels.paths.lattices import alignments, segmentations
+from pullback.kernels.paths.lattices import alignments, joined_end, joined_segmentations, segmentations
 from pullback.kernels.paths.mixtures import mixture, mixture_backward
 from pullback.kernels.paths.numbering import number
 from pullback.kernels.paths.projection import project, project_backward
@@ -13,6 +13,8 @@ __all__ = [
     "alignments",
     "argmax",
     "hessian_product",
+    "joined_end",
+    "joined_segmentations",
     "log_partition",
     "mixture",
     "mixture_backward",

@@ -17,6 +17,30 @@ def segmentations(n, w, t):
     return _graph(tail[inside], (tail + width + 1)[inside], part[inside])
 
 
+@lru_cache(64)
+def joined_segmentations(n, w, t):
+    """Segmentations whose transitions are parts, too, behind the segments: (i, a, b) where b follows a at position i.
+
+    Before position i > 0 stand 2 t + 1 nodes: one for each label that ends there, one where a sequence of i positions
+    ends, one for each label that begins there; `joined_end` gives the number of the second.
+    """
+    ends, begins = joined_end(np.arange(n + 1), t) - t, joined_end(np.arange(n + 1), t) + 1
+    i, k, b = np.indices((n, w, t)).reshape(3, -1)
+    inside = i + k < n
+    i, k, b = i[inside], k[inside], b[inside]
+    edges = [(np.where(i > 0, begins[i] + b, 0), ends[i + k + 1] + b, (i * w + k) * t + b)]
+    i, a = np.indices((n + 1, t))[:, 1:].reshape(2, -1)
+    edges.append((ends[i] + a, ends[i] + t, np.full(len(i), -1)))
+    i, a, b = np.indices((n, t, t))[:, 1:].reshape(3, -1)
+    edges.append((ends[i] + a, begins[i] + b, n * w * t + (i * t + a) * t + b))
+    return _graph(*map(np.concatenate, zip(*edges)))
+
+
+def joined_end(i, t):
+    """The node at which sequences of i positions end in `joined_segmentations`."""
+    return np.where(i > 0, i * (2 * t + 1) - t, 0)
+
+
 MATCH, DOWN, RIGHT = 0, 1, 2
 GLOBAL, LOCAL, MONOTONIC = 0, 1, 2
 

@@ -2,22 +2,21 @@
 
 import numpy as np
 
-from pullback.kernels.flows import Graph, forbid_dead_ends, nearest_flow, new_workspace, project_on_face
+from pullback.kernels.flows import Graph, forbid_dead_ends, in_runs, nearest_flow, new_workspace, project_on_face
 from pullback.kernels.paths.graph import last_node, lattice_of
 from pullback.kernels.tools import inner, kernel
 
 
 @inner
-def _flows_through(lattice, length):
-    return Graph(lattice.first, lattice.head, lattice.part, length, lattice.sink)
+def _flows_of(graphs, b, place):
+    """The whole graph of instance b, in runs; it may use the beginning.  `place` becomes the number of each edge."""
+    graph = graphs[b if len(graphs) > 1 else 0]
+    return in_runs(graph[0], graph[1], graph[1, -1], place)
 
 
 @inner
-def _workspace_for(graphs, b, length, parts):
-    """Arrays for the whole graph of instance b, of which it may use the beginning."""
-    graph = graphs[b if len(graphs) > 1 else 0]
-    last = graph[1, -1]
-    return new_workspace(Graph(graph[0], graph[1], graph[2], length, last), last + 1, parts)
+def _until(graph, sink):
+    return Graph(graph.first, graph.head, graph.edge, graph.share, sink)
 
 
 @kernel
@@ -29,30 +28,32 @@ def project(scores, graphs, sinks, point, lo, hi):
     Returns the first instance without a path, or with a score of NaN or +∞ or a sink out of range, −2 − b if the search
     on instance b did not converge, else −1.
     """
-    last, length = last_node(graphs), np.ones(graphs.shape[2], np.int64)
-    score = np.full(scores.shape[1], -np.inf)
-    w = _workspace_for(graphs, lo, length, scores.shape[1])
+    last, place = last_node(graphs), np.empty(graphs.shape[2], np.int64)
+    whole = _flows_of(graphs, lo, place)
+    w, score = new_workspace(whole, whole.sink + 1), np.empty(whole.edge[-1])
     for b in range(lo, hi):
         if b > lo and len(graphs) > 1:
-            w = _workspace_for(graphs, b, length, scores.shape[1])
+            whole = _flows_of(graphs, b, place)
+            w, score = new_workspace(whole, whole.sink + 1), np.empty(whole.edge[-1])
         point[b] = 0.0
-        lattice = lattice_of(graphs, sinks, b)
-        first, head, part, sink = lattice
+        first, head, part, sink = lattice_of(graphs, sinks, b)
         if sink < 0 or sink > last:
             return b
         if sink == 0:
             continue
+        score[:] = -np.inf
         for e in range(first[sink]):
-            score[part[e]] = scores[b, part[e]] if head[e] <= sink else -np.inf  # what lies behind is no sink
-            if not score[part[e]] < np.inf:
-                return b
-        graph = _flows_through(lattice, length)
-        if not forbid_dead_ends(score, graph, w.core, w.active.begin):
+            if head[e] <= sink:  # what lies behind is no sink
+                score[place[e]] = scores[b, part[e]]
+                if not score[place[e]] < np.inf:
+                    return b
+        graph = _until(whole, sink)
+        if not forbid_dead_ends(score, graph, w.core, w.potential):
             return b
         if nearest_flow(score, graph, w, np.bool_(False)) < 0:
             return -2 - b
         for e in range(first[sink]):
-            point[b, part[e]] = w.reduced[part[e]]
+            point[b, part[e]] = w.reduced[place[e]]
     return -1
 
 
@@ -62,18 +63,21 @@ def project_backward(graphs, sinks, point, gradient, product, lo, hi):
 
     point, gradient, product (batch, parts).
     """
-    length = np.ones(graphs.shape[2], np.int64)
-    w = _workspace_for(graphs, lo, length, point.shape[1])
+    place = np.empty(graphs.shape[2], np.int64)
+    whole = _flows_of(graphs, lo, place)
+    w = new_workspace(whole, whole.sink + 1)
     for b in range(lo, hi):
         if b > lo and len(graphs) > 1:
-            w = _workspace_for(graphs, b, length, point.shape[1])
+            whole = _flows_of(graphs, b, place)
+            w = new_workspace(whole, whole.sink + 1)
         product[b] = 0.0
-        lattice = lattice_of(graphs, sinks, b)
-        if lattice.sink == 0:
+        first, _, part, sink = lattice_of(graphs, sinks, b)
+        if sink == 0:
             continue
-        for e in range(point.shape[1]):
-            w.reduced[e], w.row[e] = point[b, e], gradient[b, e]
-        project_on_face(_flows_through(lattice, length), w)
-        for e in range(lattice.first[lattice.sink]):
-            product[b, lattice.part[e]] = w.row[lattice.part[e]]
+        w.reduced[:] = 0.0
+        for e in range(first[sink]):
+            w.reduced[place[e]], w.row[place[e]] = point[b, part[e]], gradient[b, part[e]]
+        project_on_face(_until(whole, sink), w)
+        for e in range(first[sink]):
+            product[b, part[e]] = w.row[place[e]]
     return -1

@@ -1,6 +1,7 @@
 """Projective dependency trees: Eisner's chart."""
 
-from pullback.kernels.projective_trees.eisner import argmax, inside_max, load, read_best
+from pullback.kernels.projective_trees.best import argmax
+from pullback.kernels.projective_trees.eisner import load
 from pullback.kernels.projective_trees.inside_outside import (
     hessian_product,
     log_partition,
@@ -21,7 +22,6 @@ __all__ = [
     "argmax",
     "heads_to_parts",
     "hessian_product",
-    "inside_max",
     "labelled_mixture",
     "labelled_mixture_backward",
     "load",
@@ -30,7 +30,6 @@ __all__ = [
     "mixture",
     "mixture_backward",
     "partition",
-    "read_best",
     "sample",
     "topk",
 ]

@@ -1,4 +1,4 @@
-"""Projective dependency trees: Eisner's recurrences, and the best tree in O(n³).
+"""Projective dependency trees: Eisner's recurrences.
 
 A projective tree is a nest of half trees.  With w[h, m] the weight of an arc, i < j, and e on either side of h,
 
@@ -7,8 +7,8 @@ A projective tree is a nest of half trees.  With w[h, m] the weight of an arc, i
     complete[h, e]   = Σ_m incomplete[h, m] · complete[m, e]                  m, the last child of h, in (h, e]
 
 where complete[h, e] holds all half trees of the head h over the words from h to e, and complete[0, n] all trees.  Every
-tree is one term.  (+, ·) may be any semiring: (max, +) gives the best tree, and so on.  Exactly one root arc: the root
-has no half tree complete[0, e] that ends before n.
+tree is one term.  (+, ·) may be any semiring; `best` has (max, +), in an order of its own.  Exactly one root arc: the
+root has no half tree complete[0, e] that ends before n.
 
 Each sum is a dot product.  Heads are rows, so both factors of `pair` are stretches of rows; `complete` is kept
 transposed as well for the other sum, and every inner loop runs over contiguous memory.
@@ -18,8 +18,7 @@ Reference: Eisner (1996).
 
 import numpy as np
 
-from pullback.kernels.tools import compiled, first_best, inner, kernel
-from pullback.kernels.tools import semirings as ring
+from pullback.kernels.tools import compiled, inner
 
 
 def inside_over(dot, times, zero, one):
@@ -73,10 +72,6 @@ def reader_over(choose):
     return compiled(read_tree, f"read_{choose.__name__}")
 
 
-inside_max = inside_over(ring.max_plus, ring.add, -np.inf, 0.0)
-read_best = reader_over(first_best)
-
-
 @inner
 def load(scores, n, weight):
     """Copies the scores of the arcs over n words; arcs into the root become −∞.  False if one is NaN or +∞."""
@@ -87,22 +82,3 @@ def load(scores, n, weight):
             weight[head, modifier] = scores[head, modifier]
             valid &= (scores[head, modifier] < np.inf) | (head == modifier)
     return valid
-
-
-@kernel
-def argmax(scores, lengths, single_root, heads, lo, hi):
-    """The best tree of each instance: heads[b, m] for words 1..lengths[b], zero elsewhere.  O(n³).
-
-    Back-pointers are not kept: the terms of the answer's n sums are searched again, so the sums vectorize.
-    """
-    size = scores.shape[1]
-    weight = np.empty((size, size))
-    chart = np.empty((3, size, size))
-    stack = np.empty((3 * size, 2), np.int64)
-    for b in range(lo, hi):
-        n = lengths[b]
-        heads[b] = 0
-        if not load(scores[b], n, weight) or inside_max(weight, n, single_root, chart) == -np.inf:
-            return b
-        read_best(n, chart, stack, stack, heads[b])
-    return -1

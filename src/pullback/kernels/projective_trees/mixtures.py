@@ -12,7 +12,8 @@ from pullback.kernels.active_set import mixture_over
 from pullback.kernels.labels import best_labels
 from pullback.kernels.labels import heads_to_parts as heads_to_labelled_parts
 from pullback.kernels.labels import load_relative as load_labelled
-from pullback.kernels.projective_trees.eisner import inside_max, load, read_best
+from pullback.kernels.projective_trees.best import best_charts, inside_best, read_best
+from pullback.kernels.projective_trees.eisner import load
 from pullback.kernels.tools import inner
 
 
@@ -41,18 +42,18 @@ def heads_to_parts(n, size, heads):
 
 @inner
 def _workspace(scores, options):
-    """Eisner's chart and the stack to read it with."""
+    """Eisner's charts and the stack to read them with."""
     size = scores.shape[1]
-    return np.empty((3, size, size)), np.empty((3 * size, 2), np.int64)
+    return best_charts(size), np.empty((3 * size, 2), np.int64)
 
 
 @inner
 def best_projective_tree(rest, n, options, own, parts):
     (single_root,) = options
-    chart, stack = own
-    if inside_max(rest, n, single_root, chart) == -np.inf:
+    charts, stack = own
+    if inside_best(rest, n, single_root, charts) == -np.inf:
         return False
-    read_best(n, chart, stack, stack, parts)
+    read_best(len(rest), n, charts, stack, parts)
     heads_to_parts(n, len(rest), parts)
     return True
 
@@ -70,11 +71,11 @@ def _labelled_workspace(scores, options):
 @inner
 def best_labelled_projective_tree(rest, n, options, own, parts):
     (single_root,) = options
-    (chart, stack), best, label = own
+    (charts, stack), best, label = own
     best_labels(rest, n, best, label)
-    if inside_max(best, n, single_root, chart) == -np.inf:
+    if inside_best(best, n, single_root, charts) == -np.inf:
         return False
-    read_best(n, chart, stack, stack, parts)
+    read_best(len(rest), n, charts, stack, parts)
     heads_to_labelled_parts(n, rest, label, parts)
     return True
 

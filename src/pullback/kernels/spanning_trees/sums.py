@@ -2,7 +2,8 @@
 
 Directed away from node 0, a spanning tree is a dependency tree whose root is node 0, and each edge is one of two arcs
 of the same score.  So the sums are those of `trees`, which stay accurate whatever the scores, and the marginal of an
-edge is what its two arcs have together.
+edge is what its two arcs have together.  The score of an edge is the mean of its two entries, so the derivative in each
+entry is half of that in the edge; derivatives are written by entries.
 
 There are no sums over forests of several trees.  The matrix-tree theorem counts such a forest as often as its trees can
 be given roots; to count every forest once is #P-hard (Jaeger, Vertigan and Welsh, 1990).
@@ -16,23 +17,22 @@ from pullback.kernels.tools import kernel
 
 @kernel
 def _direct(scores, arcs, lo, hi):
-    """Writes the numbers above the diagonal of the instances lo … hi to both halves of `arcs`, from 0 on."""
+    """Writes the mean of the two entries of each edge of the instances lo … hi to both halves of `arcs`, from 0 on."""
     for b in range(lo, hi):
         for i in range(scores.shape[1]):
             for j in range(i):
-                arcs[b - lo, i, j] = scores[b, j, i]
-            for j in range(i, scores.shape[1]):
-                arcs[b - lo, i, j] = scores[b, i, j]
+                arcs[b - lo, i, j] = arcs[b - lo, j, i] = 0.5 * scores[b, i, j] + 0.5 * scores[b, j, i]
+            arcs[b - lo, i, i] = 0.0
     return -1
 
 
 @kernel
 def _undirect(arcs, edges, lo, hi):
-    """Adds up the two arcs of each edge, in both halves of the instances lo … hi."""
+    """Shares the two arcs of each edge between the two entries, in the instances lo … hi."""
     for b in range(lo, hi):
         for i in range(edges.shape[1]):
             for j in range(i):
-                edges[b, i, j] = edges[b, j, i] = arcs[b - lo, i, j] + arcs[b - lo, j, i]
+                edges[b, i, j] = edges[b, j, i] = 0.5 * (arcs[b - lo, i, j] + arcs[b - lo, j, i])
             edges[b, i, i] = 0.0
     return -1
 
@@ -60,8 +60,8 @@ def _directed(scores, lengths, lo, hi):
 def log_partition(scores, lengths, value, lo, hi):
     """log Σ exp(score) over the spanning trees of each instance.  O(n³) each.
 
-    scores (batch, N, N): only those above the diagonal are read, −∞ where there is no edge.  lengths (batch,): the
-    number of nodes, at most N.  value (batch,).
+    scores (batch, N, N), −∞ in one half or both where there is no edge; the diagonal is not read.  lengths (batch,):
+    the number of nodes, at most N.  value (batch,).
     Returns the first instance without a tree or with a score of NaN or +∞, or −1.
     """
     arcs, words = _directed(scores, lengths, lo, hi)
@@ -69,20 +69,19 @@ def log_partition(scores, lengths, value, lo, hi):
     return -1 if report == -1 else report + lo
 
 
-def partition(scores, lengths, value, marginals, lo, hi):
-    """The log-partition of each instance and its gradient, the probability of every edge.  O(n³) each.
+def partition(scores, lengths, value, gradient, lo, hi):
+    """The log-partition of each instance and its gradient, in each half half the probability of an edge.  O(n³) each.
 
-    marginals (batch, N, N): the same in both halves, zero on the diagonal and in the padding.
-    Otherwise as `log_partition`.
+    gradient (batch, N, N): zero on the diagonal and in the padding.  Otherwise as `log_partition`.
     """
     arcs, words = _directed(scores, lengths, lo, hi)
     halves = np.empty_like(arcs)
     report = trees.partition(arcs, words, False, value[lo:hi], halves, 0, hi - lo)
-    return _undirect(halves, marginals, lo, hi) if report == -1 else report + lo
+    return _undirect(halves, gradient, lo, hi) if report == -1 else report + lo
 
 
 def hessian_product(scores, lengths, direction, product, lo, hi):
-    """The derivative of each instance's marginals along `direction`, of which only the upper half is read.
+    """The derivative of each instance's gradient along `direction`: the Hessian of the log-partition times it.
 
     product (batch, N, N): the same in both halves.  O(n³) each.  Otherwise as `log_partition`.
     """

@@ -16,6 +16,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from pullback.kernels.tagging.tables import copy_ends
 from pullback.kernels.tools import inner, kernel
 
 _ROUNDING = 1e-13  # of a probability
@@ -27,13 +28,13 @@ Carry = namedtuple("Carry", ["flow", "supply", "demand", "high", "low", "origin"
 
 
 @kernel
-def couple(point, transitions, lengths, value, steps, lo, hi):
-    """The largest expected score of the transitions, and how often each is taken: (batch,) and (batch, t, t).
+def couple(point, table, lengths, value, uses, lo, hi):
+    """The largest expected score of the table, and how often each of its scores is used: (batch,), (batch, t + 2, t).
 
-    point (batch, n, t) holds probabilities of tags; transitions (batch, t, t) by [tag before, tag].  −∞ and zeros where
-    no mixture avoids the forbidden transitions.
+    point (batch, n, t) holds probabilities of tags; table (batch, t + 2, t) as in `tables`.  −∞ and zeros where no
+    mixture avoids what it forbids.
     """
-    t = transitions.shape[1]
+    t = table.shape[2]
     carry = Carry(
         np.empty((t, t)),
         np.empty(t),
@@ -43,20 +44,22 @@ def couple(point, transitions, lengths, value, steps, lo, hi):
         np.empty(t, np.int64),
         np.empty(t, np.int64),
     )
-    total, exact = np.empty((t, t)), np.empty((t, t))
+    total, exact = np.empty((t + 2, t)), np.empty((t + 2, t))
     for b in range(lo, hi):
-        exact[:], total[:] = transitions[b], 0.0
-        slack = _slack(exact)
-        possible = True
+        exact[:], total[:] = table[b], 0.0
+        transitions, possible = exact[:t], True
+        slack = _slack(transitions)
         for i in range(1, lengths[b]):
-            possible &= _carry(point[b, i - 1], point[b, i], exact, slack, carry)
-            total += carry.flow
+            possible &= _carry(point[b, i - 1], point[b, i], transitions, slack, carry)
+            total[:t] += carry.flow
+        if lengths[b] > 0:
+            copy_ends(point[b], lengths[b], total)
         worth = 0.0
-        for a in range(t):
+        for a in range(t + 2):
             for c in range(t):
                 if total[a, c] > 0.0 and possible:
                     worth += total[a, c] * exact[a, c]
-                steps[b, a, c] = total[a, c] if possible else 0.0
+                uses[b, a, c] = total[a, c] if possible else 0.0
         value[b] = worth if possible else -np.inf
     return -1
 

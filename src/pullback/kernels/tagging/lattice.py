@@ -5,8 +5,9 @@
     pull[i, b]   = weight[i, b] ahead[i, b] / scale[i]
     ahead[i−1, a] = Σ_b step[a, b] pull[i, b]                                  1 at the last position
 
-so log Z is the sum of log scale and of what was taken off, the marginals are reach[i, b] ahead[i, b], and those of
-pairs reach[i−1, a] step[a, b] pull[i, b].  Only the scores are exponentiated, everything else is products: O(n t²).
+where the scores of the first and the last position are with those of a first and a last tag.  So log Z is the sum of
+log scale and of what was taken off, the marginals are reach[i, b] ahead[i, b], and those of pairs
+reach[i−1, a] step[a, b] pull[i, b].  Only the scores are exponentiated, everything else is products: O(n t²).
 
 Scale: what underflows on the way is below 1e-308, and counts `ahead / scale` times in the end.  While that stays below
 1e260, nothing that matters is lost; otherwise, as for scores in the hundreds, the pairs of neighbors are written out
@@ -17,19 +18,24 @@ from collections import namedtuple
 
 import numpy as np
 
-from pullback.kernels.chain import add_columns, largest
-from pullback.kernels.tools import exp, fmax, inner, log, summing
+from pullback.kernels.chain import largest
+from pullback.kernels.tagging.tables import join
+from pullback.kernels.tools import add_product, exp, fmax, inner, log, summing
 
 _SAFE = 1e260
 _LOW = 1e-140  # where nothing is below, no product of two underflows
+_TOGETHER = 32  # positions whose numbers stay in the fastest memory
 
-# Numbers of one instance; `back` is the transpose of `step`.
-Lattice = namedtuple("Lattice", ["step", "back", "weight", "reach", "scale", "ahead", "pull"])
+# Numbers of one instance; `given` are the transitions that `step` is made of, `top` the largest of them, and `back` is
+# the transpose of `step`.
+Lattice = namedtuple("Lattice", ["given", "top", "step", "back", "weight", "reach", "scale", "ahead", "pull"])
 
 
 @inner
 def new_lattice(n, t):
     return Lattice(
+        np.full((t, t), np.nan),
+        np.empty(1),
         np.empty((t, t)),
         np.empty((t, t)),
         np.empty((n, t)),
@@ -41,15 +47,46 @@ def new_lattice(n, t):
 
 
 @inner
-def _exponentiate(x, out):
-    """out = exp(x − max x), and max x; NaN where there is a NaN or +∞."""
+def _exponentiate(x):
+    """x = exp(x)."""
+    for j in range(x.shape[0]):
+        x[j] = exp(x[j])
+
+
+@inner
+def _relative(x):
+    """Takes the largest of x off, and returns it; NaN is ignored."""
     top = largest(x)
     shift = top if top > -np.inf else 0.0
     for j in range(x.shape[0]):
-        out[j] = x[j] - shift
-    for j in range(x.shape[0]):
-        out[j] = exp(out[j])
+        x[j] -= shift
     return top
+
+
+@inner
+def _are_given(transitions, l):
+    """Whether they are those of the instance before, as they mostly are."""
+    same = True
+    for a in range(transitions.shape[1]):
+        row, given = transitions[a], l.given[a]
+        for b in range(row.shape[0]):
+            same &= row[b] == given[b]
+    return same
+
+
+@inner
+def _load_steps(transitions, l):
+    """Fills given, top, step and back."""
+    t = transitions.shape[1]
+    for a in range(t):
+        for b in range(t):
+            l.given[a, b] = l.step[a, b] = transitions[a, b]
+    flat = l.step.reshape(t * t)
+    l.top[0] = _relative(flat)
+    _exponentiate(flat)
+    for a in range(t):
+        for b in range(t):
+            l.back[b, a] = l.step[a, b]
 
 
 @summing
@@ -73,21 +110,25 @@ def _normalize(x, total):
 
 
 @inner
-def forward(scores, transitions, n, l):
-    """Fills step, weight, reach and scale: (log Z, whether it is exact without a look at what lies ahead).
+def forward(scores, table, n, l):
+    """Fills step, back, weight, reach and scale: (log Z, whether it is exact without a look at what lies ahead).
 
     NaN where no weight is left at some position, or one is NaN.
     """
-    t = transitions.shape[0]
-    flat = l.step.reshape(t * t)
-    top = _exponentiate(transitions.reshape(t * t), flat)
-    value = (n - 1) * top if n > 1 else 0.0
-    exact = True
+    t = scores.shape[1]
+    if not _are_given(table, l):
+        _load_steps(table, l)
+    value = (n - 1) * l.top[0] if n > 1 else 0.0
+    join(scores, table, n, l.weight)
     for i in range(n):
-        value += _exponentiate(scores[i], l.weight[i])
+        value += _relative(l.weight[i])
+    _exponentiate(l.weight.reshape(-1)[: n * t])  # in one go, because a row may be short
+    exact, product = True, 1.0
+    for i in range(n):
         reach = l.reach[i]
         if i > 0:
-            add_columns(l.reach[i - 1], l.step, reach)
+            reach[:] = 0.0
+            add_product(l.reach[i - 1 : i], l.step, l.reach[i : i + 1])
         else:
             reach[:] = 1.0
         total = _multiply(reach, l.weight[i])
@@ -96,8 +137,10 @@ def forward(scores, transitions, n, l):
         lowest = _normalize(reach, total)
         exact &= total > _LOW and lowest > _LOW
         l.scale[i] = total
-        value += log(total)
-    return value, exact
+        if product > 1e200 or product < 1e-200 or total < 1e-90:  # so that one logarithm does for many scales
+            value, product = value + log(product), 1.0
+        product *= total
+    return value + log(product), exact
 
 
 @inner
@@ -114,64 +157,18 @@ def _pull(weight, ahead, scale, pull):
 @inner
 def backward(n, l):
     """Fills ahead and pull; whether nothing that matters was lost."""
-    t = l.step.shape[0]
-    for a in range(t):
-        for b in range(t):
-            l.back[b, a] = l.step[a, b]
-        l.ahead[n - 1, a] = 1.0
+    l.ahead[n - 1] = 1.0
     for i in range(n - 1, -1, -1):
         if not _pull(l.weight[i], l.ahead[i], l.scale[i], l.pull[i]) < _SAFE:
             return False
         if i > 0:
-            add_columns(l.pull[i], l.back, l.ahead[i - 1])
+            l.ahead[i - 1] = 0.0
+            add_product(l.pull[i : i + 1], l.back, l.ahead[i - 1 : i])
     return True
 
 
 @inner
 def add_outer(x, y, out):
-    """out[a, b] += Σ_i x[i, a] y[i, b], four rows at a time."""
-    n = x.shape[0]
-    for i in range(0, n - 3, 4):
-        first, second, third, fourth = y[i], y[i + 1], y[i + 2], y[i + 3]
-        for a in range(out.shape[0]):
-            p, q, r, s, row = x[i, a], x[i + 1, a], x[i + 2, a], x[i + 3, a], out[a]
-            for b in range(row.shape[0]):
-                row[b] += (p * first[b] + q * second[b]) + (r * third[b] + s * fourth[b])
-    for i in range(n - n % 4, n):
-        first = y[i]
-        for a in range(out.shape[0]):
-            p, row = x[i, a], out[a]
-            for b in range(row.shape[0]):
-                row[b] += p * first[b]
-
-
-@inner
-def write_pairs(scores, transitions, n, pairs):
-    """The scores of pairs of neighbors as `chain` reads them, pairs[i, a, b], each relative to the best tag of i.
-
-    Returns what was taken off.
-    """
-    taken = 0.0
-    for i in range(n):
-        top = largest(scores[i])
-        shift = top if top > -np.inf else 0.0
-        taken += shift
-        for a in range(transitions.shape[0] if i > 0 else 1):
-            for b in range(transitions.shape[0]):
-                step = np.float64(transitions[a, b]) if i > 0 else 0.0
-                pairs[i, a, b] = (scores[i, b] - shift) + step
-    return taken
-
-
-@inner
-def add_up(pairs, n, tags, steps):
-    """Numbers of pairs, as numbers of tags (n, t) and of transitions (t, t)."""
-    t = steps.shape[0]
-    tags[:n] = 0.0
-    steps[:] = 0.0
-    for i in range(n):
-        for a in range(t if i > 0 else 1):
-            for b in range(t):
-                tags[i, b] += pairs[i, a, b]
-                if i > 0:
-                    steps[a, b] += pairs[i, a, b]
+    """out[a, b] += Σ_i x[i, a] y[i, b]."""
+    for i in range(0, x.shape[0], _TOGETHER):
+        add_product(x[i : i + _TOGETHER].T, y[i : i + _TOGETHER], out)

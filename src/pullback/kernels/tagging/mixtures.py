@@ -3,14 +3,16 @@
     max ⟨s, μ⟩ + Σ p_z worth(z) − ½‖μ‖²     over   μ = Σ p_z z,   worth(z) = Σ_i transition[tag i − 1, tag i]
 
 By the active-set method; the argmax is Viterbi's, in O(n t²).  A position chooses a tag: of scores (batch, n, t), slot
-i holds the part i · t + tag.  The transitions (batch, t, t) are the only option.
+i holds the part i · t + tag.  The table (batch, t + 2, t), as in `tables`, is the only option; the scores of a first
+and a last tag count as scores of these tags.
 """
 
 import numpy as np
 
 from pullback.kernels.active_set import mixture_over
 from pullback.kernels.chain import largest
-from pullback.kernels.tagging.viterbi import is_valid, read_sequence, sweep
+from pullback.kernels.tagging.tables import are_valid, join
+from pullback.kernels.tagging.viterbi import read_sequence, sweep
 from pullback.kernels.tools import inner
 
 
@@ -23,21 +25,22 @@ def _workspace(scores, options):
 @inner
 def _load(scores, b, n, options, own, out):
     """Copies scores and transitions, those of a position relative to its best, these relative to the best of all."""
-    given, transitions = options[0][b], own[1]
-    if not 0 <= n <= scores.shape[1] or not is_valid(scores[b], n) or not is_valid(given, len(given)):
+    table, transitions = options[0][b], own[1]
+    t = scores.shape[2]
+    if not 0 <= n <= scores.shape[1] or not are_valid(scores[b], n) or not are_valid(table, t + 2):
         return -1
+    if n > 0:
+        join(scores[b], table, n, out)
     for i in range(n):
-        best = largest(scores[b, i])
-        shift = best if best > -np.inf else 0.0
-        for c in range(scores.shape[2]):
-            out[i, c] = scores[b, i, c] - shift
+        best = largest(out[i])
+        out[i] -= best if best > -np.inf else 0.0
     best = -np.inf
-    for a in range(len(given)):
-        best = max(best, largest(given[a]))
+    for a in range(t):
+        best = max(best, largest(table[a]))
     shift = best if best > -np.inf else 0.0
-    for a in range(len(given)):
-        for c in range(len(given)):
-            transitions[a, c] = given[a, c] - shift
+    for a in range(t):
+        for c in range(t):
+            transitions[a, c] = table[a, c] - shift
     return n
 
 
@@ -59,9 +62,13 @@ def _worth(own, n, vertex):
 
 @inner
 def _spread(weight, n, vertex, product):
-    """Adds `weight` to each transition of a sequence."""
+    """Adds `weight` to every score of the table that a sequence uses."""
+    t = product.shape[1]
     for i in range(1, n):
-        product[vertex[i - 1] % len(product), vertex[i] % len(product)] += weight
+        product[vertex[i - 1] % t, vertex[i] % t] += weight
+    if n > 0:
+        product[t, vertex[0] % t] += weight
+        product[t + 1, vertex[n - 1] % t] += weight
 
 
 mixture, mixture_backward = mixture_over(_workspace, _load, best_tags, _worth, _spread)

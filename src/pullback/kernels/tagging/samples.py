@@ -3,15 +3,15 @@
 import numpy as np
 
 from pullback.kernels.chain import backward, draw
-from pullback.kernels.tagging.lattice import write_pairs
+from pullback.kernels.tagging.tables import write_pairs
 from pullback.kernels.tools import kernel
 
 
 @kernel
-def sample(scores, transitions, lengths, seeds, count, drawn, lo, hi):
+def sample(scores, table, lengths, seeds, count, drawn, lo, hi):
     """Independent exact samples, `count` for each instance: drawn[b, sample] is shaped like scores[b], zeros and ones.
 
-    scores, transitions, lengths and the answer as in `sums`; seeds (batch,), int64: seeds[b] decides all samples of
+    scores, table, lengths and the answer as in `sums`; seeds (batch,), int64: seeds[b] decides all samples of
     instance b.  One pass over the pairs of neighbors, on logarithms, then O(n t) for each sample.
     """
     n, t = scores.shape[1:]
@@ -21,7 +21,9 @@ def sample(scores, transitions, lengths, seeds, count, drawn, lo, hi):
         drawn[b] = 0.0
         if not 0 <= lengths[b] <= n:
             return b
-        write_pairs(scores[b], transitions[b], lengths[b], pairs)
+        if lengths[b] == 0:
+            continue
+        write_pairs(scores[b], table[b], lengths[b], pairs)
         if not backward(pairs, lengths[b], share, total) > -np.inf:
             return b
         random[0] = np.uint64(seeds[b])

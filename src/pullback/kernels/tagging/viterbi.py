@@ -1,6 +1,6 @@
 """The best sequence of tags in O(n t²), by Viterbi's algorithm, and the best through each tag.
 
-    chart[0, b] = score[0, b]
+    chart[0, b] = score[0, b]                       with that of a first tag, and at the end with that of a last one
     chart[i, b] = score[i, b] + max_a chart[i − 1, a] + transition[a, b]
 
 Back-pointers are not kept: of every position one column is searched again, that of the tag which was chosen.
@@ -10,18 +10,8 @@ Reference: Viterbi (1967).
 
 import numpy as np
 
+from pullback.kernels.tagging.tables import are_valid, join
 from pullback.kernels.tools import fmax, inner, kernel
-
-
-@inner
-def is_valid(scores, n):
-    """Whether none of the first n rows has a NaN or +∞."""
-    valid = True
-    for i in range(n):
-        row = scores[i]
-        for b in range(row.shape[0]):
-            valid &= row[b] < np.inf
-    return valid
 
 
 @inner
@@ -70,31 +60,33 @@ def read_sequence(transitions, n, chart, parts):
 
 
 @inner
-def copy_transposed(transitions, exact, back):
+def copy_transposed(table, exact, back):
     """Transitions in double precision, and their transpose."""
     for a in range(len(exact)):
         for b in range(len(exact)):
-            exact[a, b] = back[b, a] = transitions[a, b]
+            exact[a, b] = back[b, a] = table[a, b]
 
 
 @kernel
-def argmax(scores, transitions, lengths, best, lo, hi):
+def argmax(scores, table, lengths, best, lo, hi):
     """The best sequence of each instance, as zeros and ones.
 
-    scores, best (batch, n, t) by [position, tag]; transitions (batch, t, t) by [tag before, tag]; lengths (batch,) in
-    0 … n; best is zero in padding.
+    scores, best (batch, n, t) by [position, tag]; table (batch, t + 2, t) as in `tables`; lengths (batch,) in 0 … n;
+    best is zero in padding.
     Returns the first instance without a sequence, or with a score of NaN or +∞ or a length out of range, or −1.
     """
     most, tags = scores.shape[1:]
-    chart, parts, exact = np.empty((most, tags)), np.empty(most, np.int32), np.empty((tags, tags))
+    chart, joined = np.empty((most, tags)), np.empty((most, tags))
+    parts, exact = np.empty(most, np.int32), np.empty((tags, tags))
     for b in range(lo, hi):
         n = lengths[b]
         best[b] = 0
-        if not 0 <= n <= most or not is_valid(scores[b], n) or not is_valid(transitions[b], tags):
+        if not 0 <= n <= most or not are_valid(scores[b], n) or not are_valid(table[b], tags + 2):
             return b
         if n > 0:
-            exact[:] = transitions[b]
-            sweep(scores[b], exact, n, chart)
+            exact[:] = table[b, :tags]
+            join(scores[b], table[b], n, joined)
+            sweep(joined, exact, n, chart)
             if not read_sequence(exact, n, chart, parts):
                 return b
             flat = best[b].reshape(-1)
@@ -104,29 +96,31 @@ def argmax(scores, transitions, lengths, best, lo, hi):
 
 
 @kernel
-def max_marginals(scores, transitions, lengths, best, lo, hi):
+def max_marginals(scores, table, lengths, best, lo, hi):
     """The score of the best sequence through each tag, best (batch, n, t): −∞ where there is none, 0 in padding.
 
     The other arrays and the answer as in `argmax`.
     """
     most, tags = scores.shape[1:]
-    chart, ahead, now = np.empty((most, tags)), np.empty(tags), np.empty(tags)
+    chart, joined = np.empty((most, tags)), np.empty((most, tags))
+    ahead, now = np.empty(tags), np.empty(tags)
     exact, back = np.empty((tags, tags)), np.empty((tags, tags))
     for b in range(lo, hi):
         n = lengths[b]
         best[b] = 0
-        if not 0 <= n <= most or not is_valid(scores[b], n) or not is_valid(transitions[b], tags):
+        if not 0 <= n <= most or not are_valid(scores[b], n) or not are_valid(table[b], tags + 2):
             return b
         if n == 0:
             continue
-        copy_transposed(transitions[b], exact, back)
-        sweep(scores[b], exact, n, chart)
+        copy_transposed(table[b], exact, back)
+        join(scores[b], table[b], n, joined)
+        sweep(joined, exact, n, chart)
         if chart[n - 1].max() == -np.inf:
             return b
         ahead[:] = 0.0
         for i in range(n - 1, -1, -1):
             for c in range(tags):
                 best[b, i, c] = chart[i, c] + ahead[c]
-                now[c] = scores[b, i, c] + ahead[c]
+                now[c] = joined[i, c] + ahead[c]
             _best_before(now, back, ahead)
     return -1

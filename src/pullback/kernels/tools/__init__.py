@@ -1,13 +1,15 @@
-"""What every kernel is made with: decorators, vectorized functions, semirings, choices, sorted lists."""
+"""What every kernel is made with: decorators, vectorized functions, products, semirings, choices, sorted lists."""
 
 from pullback.kernels.tools import caching, semirings
 from pullback.kernels.tools.choices import draw, draw_log, first_best
 from pullback.kernels.tools.compilation import compiled, inner, kernel, summing
+from pullback.kernels.tools.products import add_product
 from pullback.kernels.tools.random import uniform
 from pullback.kernels.tools.sorted_lists import lists_of, merge_of, merge_terms
-from pullback.kernels.tools.vector import emit_exp, exp, fmax, log
+from pullback.kernels.tools.vector import emit_exp, exp, fmax, log, log_sum_exp
 
 __all__ = [
+    "add_product",
     "caching",
     "compiled",
     "draw",
@@ -20,6 +22,7 @@ __all__ = [
     "kernel",
     "lists_of",
     "log",
+    "log_sum_exp",
     "merge_of",
     "merge_terms",
     "semirings",

@@ -106,3 +106,19 @@ def log(x):
     half = 0.5 * f * f
     low = s * (half + p * square) + k * 1.90821492927058770002e-10
     return k * 0.693147180369123816490 + (f - (half - low))
+
+
+@inner
+def log_sum_exp(x, shift):
+    """log Σ exp(x − shift); NaN or +∞ if one of them is, −∞ if all are."""
+    largest = -np.inf
+    for k in range(len(x)):
+        if not x[k] < np.inf:
+            return np.float64(x[k])
+        largest = max(largest, np.float64(x[k]))
+    if largest == -np.inf:
+        return largest
+    total = 0.0
+    for k in range(len(x)):
+        total += exp(x[k] - largest)
+    return (largest - shift) + log(total)

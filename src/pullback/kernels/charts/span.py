@@ -1,0 +1,120 @@
+"""Least squares over the changes of flow that a chart allows, by conjugate gradients: the span of a face.
+
+The vertices made of tight hyperedges are a face, and the changes of flow over these hyperedges, seen at the parts, are
+the span of the differences of its vertices.  So the projection of a direction onto that span takes no list of vertices,
+only passes over a chart that has few hyperedges.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from pullback.kernels.charts.chart import sub_chart
+from pullback.kernels.charts.passes import ONE, expect, push, slacks
+from pullback.kernels.tools import inner, summing
+
+TIED = 1e-8  # a hyperedge belongs to the face if the best vertex through it is this close to the best
+_ITERATIONS = 5000
+
+# Numbers for each hyperedge, and for each item.
+Room = namedtuple("Room", ["below", "step", "wish", "change", "value", "product"])
+
+
+@inner
+def room_for(chart):
+    edges, items = len(chart.left), len(chart.part)
+    return Room(np.empty(edges), np.empty(edges), np.empty(edges), np.empty(edges), np.empty(items), np.empty(items))
+
+
+@summing
+def _square(x, count):
+    total = 0.0
+    for i in range(count):
+        total += x[i] * x[i]
+    return total
+
+
+@summing
+def _subtract(x, factor, y, count):
+    for i in range(count):
+        x[i] -= factor * y[i]
+
+
+@summing
+def _advance(step, gain, ease, factor, count):
+    """step = the direction of steepest descent, conjugate to the last one."""
+    for e in range(count):
+        step[e] = gain[e] * ease[e] + factor * step[e]
+
+
+@inner
+def largest_of(x, count):
+    largest = 0.0
+    for i in range(count):
+        largest = max(largest, abs(x[i]))
+    return largest
+
+
+@inner
+def _gains(chart, share, ease, direction, room):
+    """below[e] = what a hyperedge has of `direction` above the mean of its item; returns Σ ease · below²."""
+    expect(chart, share, direction, room.value, room.below)
+    total = 0.0
+    for t in range(1, len(chart.part)):
+        lo, hi = chart.first[t], chart.first[t + 1]
+        if hi == lo + ONE:
+            room.below[lo] = 0.0
+        else:
+            mean = room.value[t] - direction[t]
+            for e in range(lo, hi):
+                room.below[e] -= mean
+                total += ease[e] * room.below[e] * room.below[e]
+    return total
+
+
+@inner
+def fit(chart, share, ease, residual, enough, flat, limit, room):
+    """Takes from `residual` the parts of the change of flow that fits it best, with the least Σ wish² / ease.
+
+    Ends when no residual is above `enough`, or no hyperedge promises more than `flat`.  The wishes are in room.wish,
+    and `push` makes the change of them.  Returns the number of iterations.
+    """
+    edges, items = len(chart.left), len(chart.part)
+    room.wish[:edges] = 0.0
+    room.step[:edges] = 0.0
+    gain = _gains(chart, share, ease, residual, room)
+    last = np.inf
+    for iteration in range(limit):
+        if not gain > flat * flat or largest_of(residual, items) <= enough:
+            return iteration
+        _advance(room.step, room.below, ease, gain / last, edges)
+        push(chart, share, room.step, room.change, room.product)
+        length = gain / _square(room.product, items)
+        _subtract(residual, length, room.product, items)
+        _subtract(room.wish, -length, room.step, edges)
+        last, gain = gain, _gains(chart, share, ease, residual, room)
+    return limit
+
+
+@inner
+def leave_span(chart, residual, flat, room):
+    """Takes from `residual` its projection onto the span of the differences of the chart's vertices.
+
+    With equal shares and equal ease, which takes the fewest iterations.
+    """
+    edges = len(chart.left)
+    share, ease = np.empty(edges), np.ones(edges)
+    for t in range(1, len(chart.part)):
+        count = chart.first[t + 1] - chart.first[t]
+        for e in range(chart.first[t], chart.first[t + 1]):
+            share[e] = 1.0 / count
+    return fit(chart, share, ease, residual, 0.0, flat, _ITERATIONS, room)
+
+
+@inner
+def exposed_face(chart, rest, tied):
+    """The chart of the vertices on which `rest` = s − μ is largest."""
+    items = len(chart.part)
+    slack = np.empty(len(chart.left))
+    slacks(chart, rest, np.empty(items), np.empty(items), slack)
+    return sub_chart(chart, slack <= tied)

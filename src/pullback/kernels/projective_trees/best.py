@@ -1,0 +1,144 @@
+"""The best projective tree: Eisner's recurrences over (max, +), many half trees at a time.
+
+Half trees over equally many words do not depend on each other, so a vector register holds those that start at
+neighboring words.  For that, charts are kept by width: what spans the words i, …, i + w is at [w, i], and
+
+    pair[i]     = max_k  right[k, i] + left[w − 1 − k, i + k + 1]
+    right[w, i] = max_k  arc_right[k + 1, i] + right[w − 1 − k, i + k + 1]
+    left[w, i]  = max_k  left[k, i] + arc_left[w − k, i + k]            0 ≤ k < w
+
+where right[w, i] is complete[i, i + w] of `eisner`, left[w, i] is complete[i + w, i], arc_right and arc_left are the
+incomplete ones.  In each maximum, k moves one factor by a row, the other by a row back and a column on.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from pullback.kernels.projective_trees.eisner import load
+from pullback.kernels.tools import inner, kernel
+
+_LANES, _VECTORS = 4, 2
+TOGETHER = _LANES * _VECTORS  # half trees that are computed at once; a row of a chart has so much room at its end
+
+_VECTOR = ir.VectorType(ir.DoubleType(), _LANES)
+_INDEX = ir.IntType(64)
+
+
+@intrinsic
+def _best_sums(typing, out, o, a, i, b, j, row, count):
+    """out[o + r] = max_k a[i + r + k row] + b[j + r − k (row − 1)], for r < TOGETHER and k < count."""
+    n = types.intp
+
+    def emit(context, builder, signature, args):
+        data = [context.make_array(signature.args[k])(context, builder, args[k]).data for k in (0, 2, 4)]
+        out, a, b = (builder.gep(start, [args[k]]) for start, k in zip(data, (1, 3, 5)))
+        back = builder.sub(args[6], ir.Constant(_INDEX, 1))
+        lowest = ir.Constant(_VECTOR, [-np.inf] * _LANES)
+        best = [cgutils.alloca_once_value(builder, lowest) for _ in range(_VECTORS)]
+
+        def place(start, offset, v):
+            where = builder.gep(start, [builder.add(offset, ir.Constant(_INDEX, v * _LANES))])
+            return builder.bitcast(where, _VECTOR.as_pointer())
+
+        with cgutils.for_range(builder, args[7]) as loop:
+            down = builder.mul(loop.index, args[6])
+            up = builder.neg(builder.mul(loop.index, back))
+            for v in range(_VECTORS):
+                x = builder.load(place(a, down, v), align=8)
+                y = builder.load(place(b, up, v), align=8)
+                total, largest = builder.fadd(x, y), builder.load(best[v])
+                larger = builder.fcmp_ordered(">", total, largest, flags=("nnan", "nsz"))
+                builder.store(builder.select(larger, total, largest), best[v])
+        for v in range(_VECTORS):
+            builder.store(builder.load(best[v]), place(out, ir.Constant(_INDEX, 0), v), align=8)
+        return context.get_dummy_value()
+
+    return types.void(out, n, a, n, b, n, n, n), emit
+
+
+@inner
+def best_charts(size):
+    """Room for right, left, arc_right and arc_left over `size` nodes, and for the pairs of one width."""
+    return np.empty((5, size * (size + TOGETHER)))
+
+
+@inner
+def inside_best(weight, n, single_root, charts):
+    """Fills the charts; returns the score of the best tree over n words, −∞ if there is none."""
+    right, left, arc_right, arc_left, pair = charts[0], charts[1], charts[2], charts[3], charts[4]
+    row = weight.shape[0] + TOGETHER
+    for i in range(n + 1):
+        right[i] = left[i] = 0.0
+    for width in range(1, n + 1):
+        at, below = width * row, (width - 1) * row  # where this width begins, and the one before
+        starts = n + 1 - width
+        for i in range(0, starts, TOGETHER):
+            _best_sums(pair, i, right, i, left, below + i + 1, row, width)
+        for i in range(starts):
+            arc_right[at + i] = weight[i, i + width] + pair[i]
+            arc_left[at + i] = weight[i + width, i] + pair[i]
+        for i in range(0, starts, TOGETHER):
+            _best_sums(right, at + i, arc_right, row + i, right, below + i + 1, row, width)
+            _best_sums(left, at + i, left, i, arc_left, at + i, row, width)
+        if single_root and width < n:
+            right[at] = -np.inf  # the root has no half tree that ends before the last word
+    return right[n * row]
+
+
+@inner
+def _first_best(a, i, b, j, row, count):
+    """The first k where the sum of `_best_sums` is largest."""
+    best, largest = 0, a[i] + b[j]
+    for k in range(1, count):
+        total = a[i + k * row] + b[j - k * (row - 1)]
+        if total > largest:
+            best, largest = k, total
+    return best
+
+
+@inner
+def read_best(size, n, charts, stack, heads):
+    """Writes the head of every word 1..n; `stack` holds the (head, end) of the half trees still to be opened."""
+    right, left, arc_right, arc_left = charts[0], charts[1], charts[2], charts[3]
+    row = size + TOGETHER
+    stack[0, 0], stack[0, 1] = 0, n
+    top = 1
+    while top:
+        top -= 1
+        head, end = stack[top, 0], stack[top, 1]
+        width = abs(end - head)
+        if width == 0:
+            continue
+        if head < end:
+            m = head + 1 + _first_best(arc_right, row + head, right, (width - 1) * row + head + 1, row, width)
+        else:
+            m = end + _first_best(left, end, arc_left, width * row + end, row, width)
+        heads[m] = head
+        i, j = min(head, m), max(head, m)
+        k = i + _first_best(right, i, left, (j - i - 1) * row + i + 1, row, j - i)
+        stack[top, 0], stack[top, 1] = m, end
+        stack[top + 1, 0], stack[top + 1, 1] = i, k
+        stack[top + 2, 0], stack[top + 2, 1] = j, k + 1
+        top += 3
+
+
+@kernel
+def argmax(scores, lengths, single_root, heads, lo, hi):
+    """The best tree of each instance: heads[b, m] for words 1..lengths[b], zero elsewhere.  O(n³).
+
+    Back-pointers are not kept: the terms of the answer's n maxima are searched again, so the maxima vectorize.
+    """
+    size = scores.shape[1]
+    weight = np.empty((size, size))
+    charts = best_charts(size)
+    stack = np.empty((3 * size, 2), np.int64)
+    for b in range(lo, hi):
+        n = lengths[b]
+        heads[b] = 0
+        if not load(scores[b], n, weight) or inside_best(weight, n, single_root, charts) == -np.inf:
+            return b
+        read_best(size, n, charts, stack, heads[b])
+    return -1

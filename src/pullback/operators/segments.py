@@ -1,0 +1,145 @@
+"""The operators of segmentations with transitions: scores (*batch, n, w, t), transitions (*batch, t, t), lengths.
+
+All but the active set go through a graph in which a transition at each position is a part of its own.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pullback import kernels
+from pullback.operators._family import Family, choices
+from pullback.operators._kernel_operator import kernel_operator, partition_operator
+
+Array = NDArray[Any]
+
+_INPUTS = "scores[n, w, t], transitions[t, t], lengths[] <= n"
+
+
+def _refusal(example: str, scores: Array, transitions: Array, lengths: Any, *_: Any) -> str:
+    n, w, _ = scores.shape
+    ends = np.add.outer(np.arange(n), np.arange(w)) < lengths
+    for name, given in (("scores", scores[ends]), ("transitions", transitions)):
+        if np.isnan(given).any() or (given == np.inf).any():
+            return f"Segmentation: the {name} of {example} contain NaN or +inf; expected numbers or -inf."
+    return f"Segmentation: {example} has no segmentation that its scores, transitions and mask allow."
+
+
+def _join(parts: Array, steps: Array) -> Array:
+    """Numbers of segments and of transitions, the same at every position, as one for each part: (batch, parts)."""
+    n = parts.shape[1]
+    everywhere = np.broadcast_to(steps[:, None], (len(parts), n, *steps.shape[1:]))
+    return np.concatenate([parts.reshape(len(parts), -1), everywhere.reshape(len(parts), -1)], 1)
+
+
+def _part(joined: Array, parts: Array, steps: Array | None, lo: int, hi: int) -> None:
+    """Writes numbers of parts where they belong; a transition's is the sum over all positions."""
+    _, n, w, t = parts.shape
+    parts[lo:hi] = joined[lo:hi, : n * w * t].reshape(-1, n, w, t)
+    if steps is not None:
+        steps[lo:hi] = joined[lo:hi, n * w * t :].reshape(-1, n, t, t).sum(1)
+
+
+class _Joined:
+    """The kernels of paths through the graph of segmentations and their transitions."""
+
+    @staticmethod
+    def read(scores: Array, transitions: Array, lengths: Array) -> tuple[Array, Array, Array]:
+        lattice: Any = kernels.paths.joined_segmentations
+        end: Any = kernels.paths.joined_end
+        return _join(scores, transitions), lattice(*scores.shape[1:]), end(lengths, scores.shape[3])
+
+    @classmethod
+    def argmax(cls, scores: Array, transitions: Array, lengths: Array, vertex: Array, lo: int, hi: int) -> int:
+        given = cls.read(scores, transitions, lengths)
+        found = np.empty_like(given[0])
+        report = kernels.paths.argmax(*given, found, lo, hi)
+        _part(found, vertex, None, lo, hi)
+        return report
+
+    @classmethod
+    def topk(cls, scores: Array, transitions: Array, lengths: Array, *rest: Any) -> int:
+        k, vertices, size, lo, hi = rest
+        given = cls.read(scores, transitions, lengths)
+        found = np.zeros((len(scores), k, given[0].shape[1]), scores.dtype)
+        report = kernels.paths.topk(*given, k, found, size, lo, hi)
+        vertices[lo:hi] = found[lo:hi, :, : scores[0].size].reshape(-1, k, *scores.shape[1:])
+        return report
+
+    @classmethod
+    def log_partition(cls, scores: Array, transitions: Array, lengths: Array, *rest: Any) -> int:
+        return kernels.paths.log_partition(*cls.read(scores, transitions, lengths), *rest)
+
+    @classmethod
+    def partition(cls, scores: Array, transitions: Array, lengths: Array, *rest: Any) -> int:
+        value, marginals, steps, lo, hi = rest
+        given = cls.read(scores, transitions, lengths)
+        found = np.empty_like(given[0])
+        report = kernels.paths.partition(*given, value, found, lo, hi)
+        _part(found, marginals, steps, lo, hi)
+        return report
+
+    @classmethod
+    def hessian_product(cls, scores: Array, transitions: Array, lengths: Array, *rest: Any) -> int:
+        direction, along, product, product_steps, lo, hi = rest
+        given = cls.read(scores, transitions, lengths)
+        found = np.empty_like(given[0])
+        report = kernels.paths.hessian_product(*given, _join(direction, along), found, lo, hi)
+        _part(found, product, product_steps, lo, hi)
+        return report
+
+    @classmethod
+    def sample(cls, scores: Array, transitions: Array, lengths: Array, *rest: Any) -> int:
+        seeds, count, drawn, lo, hi = rest
+        given = cls.read(scores, transitions, lengths)
+        found = np.empty((len(scores), count, given[0].shape[1]), scores.dtype)
+        report = kernels.paths.sample(*given, seeds, count, found, lo, hi)
+        drawn[lo:hi] = found[lo:hi, :, : scores[0].size].reshape(-1, count, *scores.shape[1:])
+        return report
+
+    @staticmethod
+    def mixture(scores: Array, transitions: Array, numbers: tuple[Any, ...], *rest: Any) -> int:
+        return kernels.segments.mixture(scores, numbers[0], (transitions,), *rest)
+
+    @staticmethod
+    def mixture_backward(scores: Array, transitions: Array, numbers: tuple[Any, ...], *rest: Any) -> int:
+        return kernels.segments.mixture_backward(scores, numbers[0], (transitions,), *rest)
+
+
+def _work(scores: Array, *_: Any) -> float:
+    return 5.0 * float(scores[0].size) + 5.0 * float(scores.shape[1] * scores.shape[3] ** 2)
+
+
+_OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Segmentation", "moves": 2}
+
+joined = Family(
+    **vars(
+        choices(
+            "joined_segmentation",
+            _INPUTS,
+            "n, w, t",
+            _Joined,
+            capacity="8 * n + 1",
+            also="transitions",
+            work=_work,
+            **_OPTIONS,
+        )
+    ),
+    log_partition=kernel_operator(
+        f"joined_segmentation_log_partition({_INPUTS}) -> value[]", _Joined.log_partition, work=_work, **_OPTIONS
+    ),
+    partition=partition_operator(
+        f"joined_segmentation_partition({_INPUTS}) -> value[], marginals[n, w, t], steps[t, t]",
+        _Joined.partition,
+        hessian=_Joined.hessian_product,
+        work=lambda *arrays: 2 * _work(*arrays),
+        **_OPTIONS,
+    ),
+    sample=kernel_operator(
+        f"joined_segmentation_sample({_INPUTS}, seeds[], int count) -> vertices[count, n, w, t]",
+        _Joined.sample,
+        work=lambda *arrays: _work(*arrays) + 2.0 * arrays[-1][:1].size,
+        **_OPTIONS,
+    ),
+)

@@ -1,0 +1,96 @@
+"""Flat scores, of which thousands of vertices would mix: they go by the chart, to the point that the vertices mix."""
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+import pullback as pb
+from pullback.operators._flat import Flat
+
+LENGTHS = torch.tensor([44, 44, 12, 0, 41])
+SCALES = torch.tensor([0.01, 10.0, 0.01, 1.0, 0.001], dtype=torch.float64)
+IS_FLAT = torch.tensor([True, False, False, False, True])
+KINDS = pytest.mark.parametrize(
+    "kind", ["projective", "projective, one root", "constituency"], ids=lambda kind: kind.replace(",", "")
+)
+
+
+def structure_of(kind, lengths=None, mask=None):
+    if kind == "constituency":
+        return pb.ConstituencyTree(lengths, mask)
+    return pb.DependencyTree(lengths, mask, projective=True, single_root="one root" in kind)
+
+
+def random_scores(kind, dtype=torch.float64):
+    size = 44 if kind == "constituency" else 45
+    scores = torch.randn(5, size, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return (SCALES[:, None, None] * scores).to(dtype)
+
+
+def by_vertices(monkeypatch):
+    monkeypatch.setattr(Flat, "are_flat", lambda self, lengths, point: np.zeros(len(lengths), bool))
+
+
+def with_gradient(structure, scores):
+    scores = scores.clone().requires_grad_()
+    weights = torch.randn(scores.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(
+        scores.dtype
+    )
+    point = structure.sparsemap(scores)
+    return point.detach(), *torch.autograd.grad((point * weights).sum(), scores)
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_flat_examples_go_by_the_chart_and_have_a_certificate(kind, dtype):
+    structure, scores = structure_of(kind, LENGTHS), random_scores(kind, dtype)
+    operator = structure._operators.sparsemap
+    size = operator(*structure._inputs(scores))[2]
+    assert torch.equal((size == 0) & (LENGTHS > 0), IS_FLAT)
+    point = structure.sparsemap(scores)
+    assert point.dtype == dtype
+    rest = scores.double() - point.double()
+    gap = structure.inner(rest, structure.argmax(rest)) - structure.inner(rest, point.double())
+    assert (gap <= (1e-9 if dtype == torch.float64 else 1e-5)).all()
+
+
+@KINDS
+def test_the_chart_and_the_vertices_agree_and_so_do_their_derivatives(kind, monkeypatch):
+    structure, scores = structure_of(kind, LENGTHS), random_scores(kind)
+    found = with_gradient(structure, scores)
+    by_vertices(monkeypatch)
+    for given, wanted in zip(found, with_gradient(structure, scores)):
+        assert_close(given, wanted, atol=1e-9, rtol=0)
+
+
+@KINDS
+def test_where_no_face_is_found_the_vertices_are_listed_after_all(kind, monkeypatch):
+    structure, scores = structure_of(kind, LENGTHS), random_scores(kind)
+    found = with_gradient(structure, scores)
+    monkeypatch.setattr(Flat, "project", lambda self, scores, *_: np.zeros(len(scores), bool))
+    for given, wanted in zip(with_gradient(structure, scores), found):
+        assert_close(given, wanted, atol=1e-9, rtol=0)
+
+
+@KINDS
+def test_the_way_of_a_flat_example_does_not_depend_on_its_batch(kind):
+    scores = random_scores(kind)
+    together = structure_of(kind, LENGTHS).sparsemap(scores)
+    for b in range(5):
+        assert torch.equal(together[b], structure_of(kind, LENGTHS[b]).sparsemap(scores[b]))
+
+
+@KINDS
+def test_what_a_mask_forbids_is_zero_also_in_flat_points(kind, monkeypatch):
+    scores = random_scores(kind)
+    mask = torch.rand(scores.shape, generator=torch.Generator().manual_seed(2)) < 0.8
+    mask[:, 0] = True  # the root may govern every word; the first word may begin every span
+    mask |= torch.eye(scores.shape[-1], dtype=torch.bool)
+    structure = structure_of(kind, LENGTHS, mask)
+    point, gradient = with_gradient(structure, scores)
+    assert not point[~mask].any() and not gradient[~mask].any()
+    by_vertices(monkeypatch)
+    expected, slope = with_gradient(structure, scores)
+    assert_close(point, expected, atol=1e-9, rtol=0)
+    assert_close(gradient, slope, atol=1e-8, rtol=0)

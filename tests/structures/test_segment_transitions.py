@@ -1,0 +1,77 @@
+"""Segmentations whose labels have transitions, against the list of all of them."""
+
+import itertools
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import pullback as pb
+
+
+def example(forbidden=True):
+    generator = torch.Generator().manual_seed(0)
+    transitions = torch.randn(3, 3, generator=generator, dtype=torch.float64)
+    if forbidden:
+        transitions[0, 1] = -torch.inf
+    scores = torch.randn(2, 4, 3, 3, generator=generator, dtype=torch.float64)
+    return scores.requires_grad_(), transitions.requires_grad_()
+
+
+def listed_scores(scores, transitions):
+    """The score of every segmentation, from its segments: (vertices, batch)."""
+    vertices = pb.Segmentation().enumerate(scores.shape).vertices.double()
+    totals = vertices.flatten(1) @ scores.flatten(1).T
+    steps = []
+    for vertex in vertices:
+        labels = [label for _, _, label in pb.Segmentation.segments(vertex)]
+        steps.append(sum((transitions[a, b] for a, b in itertools.pairwise(labels)), torch.zeros(()).double()))
+    return vertices, totals + torch.stack(steps)[:, None]
+
+
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_sums_and_their_gradients_are_those_of_the_list(forbidden):
+    scores, transitions = example(forbidden)
+    _, every = listed_scores(scores, transitions)
+    segmentations = pb.Segmentation(transitions=transitions)
+    value = segmentations.log_partition(scores)
+    assert_close(value, every.logsumexp(0))
+    for ours, theirs in zip(
+        *(torch.autograd.grad(v.sum(), [scores, transitions]) for v in (value, every.logsumexp(0)))
+    ):
+        assert_close(ours, theirs)
+
+
+def test_the_best_are_those_of_the_list():
+    scores, transitions = example()
+    vertices, every = listed_scores(scores, transitions)
+    segmentations = pb.Segmentation(transitions=transitions)
+    assert_close(segmentations.argmax(scores), vertices[every.argmax(0)])
+    best = segmentations.topk(scores, 5)
+    assert_close(best.scores, every.topk(5, 0).values.mT)
+
+
+def test_zero_transitions_change_nothing():
+    scores, transitions = example(False)
+    with_zeros, plain = pb.Segmentation(transitions=0 * transitions.detach()), pb.Segmentation()
+    for name in ("argmax", "marginals", "sparsemap", "entropy", "log_partition", "project"):
+        assert_close(getattr(with_zeros, name)(scores), getattr(plain, name)(scores), atol=1e-8, rtol=0)
+
+
+def test_sparsemap_and_marginals_are_differentiable_in_scores_and_transitions():
+    scores, transitions = example(False)
+    for name in ("marginals", "sparsemap", "entropy"):
+
+        def call(s, t, name=name):
+            return getattr(pb.Segmentation(transitions=t), name)(s)
+
+        assert torch.autograd.gradcheck(call, (0.3 * scores.detach().requires_grad_(), transitions), atol=1e-5)
+
+
+def test_errors_name_what_was_given():
+    with pytest.raises(TypeError, match="Segmentation: transitions is a list"):
+        pb.Segmentation(transitions=[[0.0]])
+    with pytest.raises(ValueError, match=r"expected \(\.\.\., t, t\)"):
+        pb.Segmentation(transitions=torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"expected \(\.\.\., n, w, 2\)"):
+        pb.Segmentation(transitions=torch.zeros(2, 2)).argmax(torch.zeros(4, 2, 3))
