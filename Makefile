@@ -11,7 +11,7 @@ comma := ,
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## */\1\t/' | awk -F '\t' '{printf "make %-8s %s\n", $$1, $$2}'
 
-demo: .venv/.installed-experiments  ## train the latent-cluster model with every kind of estimator, and compare them
+demo: .venv/.installed-experiments  ## compare estimators on latent clusters and latent trees, in a few minutes; ends with a report
 	$(BIN)/pullback demo
 
 test: .venv/.installed-dev+experiments  ## run all tests

@@ -10,7 +10,7 @@ from pullback import command
 
 WITHOUT_THE_EXTRA = """
 import sys
-for name in ("rich", "sklearn"):
+for name in ("rich", "sklearn", "tyro", "lightning_fabric", "joblib"):
     sys.modules[name] = None
 from pullback.command import main
 main({arguments!r})
@@ -57,8 +57,6 @@ def test_the_structures_and_processes_are_handed_on(monkeypatch):
 
 
 def test_the_experiments_are_found_where_they_are_installed(capsys):
-    with pytest.raises(SystemExit) as ended:
-        command.main(["--help"])
-    assert ended.value.code == 0
+    command.main(["--help"])
     shown = capsys.readouterr().out
     assert "demo" in shown and "warm" in shown

@@ -31,7 +31,18 @@ def run(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_importing_the_library_leaves_compilers_and_the_experiments_unloaded(tmp_path):
-    heavy = ("numba", "llvmlite", "scipy", "sklearn", "rich", "torch._dynamo", "pullback.experiments")
+    heavy = (
+        "numba",
+        "llvmlite",
+        "scipy",
+        "sklearn",
+        "rich",
+        "tyro",
+        "joblib",
+        "lightning_fabric",
+        "torch._dynamo",
+        "pullback.experiments",
+    )
     finished = run(
         f"import sys, torch; before = set(sys.modules); import pullback; "
         f"print(*(name for name in {heavy!r} if name in set(sys.modules) - before))",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pullback import __version__
 from pullback.warming import NAMES, warm
 
-EXTRA = {"rich", "sklearn"}
+EXTRA = {"rich", "sklearn", "tyro", "lightning_fabric", "joblib"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,32 +1,196 @@
-"""Records on disk: one JSON line per evaluation, one file per run."""
+"""What a run leaves on disk: a folder with run.json, records.jsonl, checkpoint.pt, pictures.json, and done at the end.
 
+Everything but the records is written beside its place and then moved there, so that a process that is killed leaves the
+old file or the new one.  Records are appended line by line; a last line that was torn is dropped, and said so.
+"""
+
+import contextlib
 import json
-from collections.abc import Iterable
-from dataclasses import asdict
-from hashlib import sha256
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pullback.experiments.settings import Settings
+import torch
 
+import pullback as pb
+from pullback.experiments.mistakes import Mistake
+from pullback.experiments.run import Run
+from pullback.experiments.task import Picture, Task
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there two processes can train the same run
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT, VERSION = "pullback run", 2
 Record = dict[str, Any]
 
 
-def path_of(settings: Settings, folder: Path) -> Path:
-    """Where a run is recorded; the same settings give the same file."""
-    digest = sha256(json.dumps(asdict(settings), sort_keys=True).encode()).hexdigest()[:8]
-    return folder / f"{settings.estimator}-k{settings.clusters}-s{settings.seed}-{digest}.jsonl"
+class Log:
+    """The folder of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has taken all its steps."""
+        return self.path("done").exists()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the run cannot be finished, if so."""
+        path = self.path("failed")
+        return path.read_text("utf-8").strip() if path.exists() else None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps other processes from training the same run; the lock ends with the process, however it ends."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.path("lock").open("w") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    raise Mistake(f"{self.folder} is being trained by another process.") from error
+            yield
+
+    # ---- writing
+
+    def begin(self, run: Run[Any]) -> None:
+        """Says what the run is; forgets an earlier failure."""
+        self.path("failed").unlink(missing_ok=True)
+        if not self.path("run.json").exists():
+            about = {
+                "format": FORMAT,
+                "version": VERSION,
+                "pullback": pb.__version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+                "run": run.to_dict(),
+            }
+            self._replace("run.json", json.dumps(about, indent=1).encode())
+
+    def write(self, record: Record) -> None:
+        """Appends a record."""
+        with self.path("records.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"version": VERSION, **record}) + "\n")
+
+    def save(self, checkpoint: dict[str, Any]) -> None:
+        """Puts the checkpoint in place of the last."""
+        beside = self.path(f"checkpoint.pt.{os.getpid()}")
+        torch.save(checkpoint, beside)
+        self._move(beside, "checkpoint.pt")
+
+    def checkpoint(self, is_writer: bool = True) -> dict[str, Any] | None:
+        """The last checkpoint, None if there is none yet; whoever writes drops records that are newer."""
+        path = self.path("checkpoint.pt")
+        found: dict[str, Any] | None = (
+            torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+        )
+        if not is_writer:
+            return found
+        records, _ = read_records(self.path("records.jsonl"))
+        kept = [record for record in records if found is not None and record["step"] <= found["step"]]
+        self._replace("records.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+        return found
+
+    def finish(self, pictures: list[Picture]) -> None:
+        """Marks the run as finished."""
+        shown = [{"title": picture.title, "svg": picture.svg} for picture in pictures]
+        self._replace("pictures.json", json.dumps(shown).encode())
+        self._replace("done", b"")
+
+    def fail(self, reason: str) -> None:
+        """Marks the run as one that cannot be finished."""
+        self._replace("failed", reason.encode())
+
+    def _replace(self, name: str, content: bytes) -> None:
+        beside = self.path(f"{name}.{os.getpid()}")
+        beside.write_bytes(content)
+        self._move(beside, name)
+
+    def _move(self, beside: Path, name: str) -> None:
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(self.path(name))
 
 
-def write(records: Iterable[Record], path: Path) -> None:
-    """Writes records as they come."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        for record in records:
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+@dataclass(frozen=True)
+class Result:
+    """A run as it was found on disk."""
+
+    run: Run[Any]
+    records: list[Record]
+    is_done: bool
+    failure: str | None
+    folder: Path
+    pictures: list[Picture] = field(default_factory=list)
 
 
-def read(folder: Path) -> list[list[Record]]:
-    """All runs of a folder, each a list of records."""
-    return [[json.loads(line) for line in path.read_text().splitlines()] for path in sorted(folder.glob("*.jsonl"))]
+def read_records(path: Path) -> tuple[list[Record], str | None]:
+    """The records of a file, and what is wrong with it if something is."""
+    if not path.exists():
+        return [], None
+    found: list[Record] = []
+    lines = path.read_text("utf-8", errors="replace").splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            if number == len(lines):
+                return found, f"{path}: the last line is torn, and was left out"
+            return found, f"{path}: line {number} is not JSON; this line and those after it were left out"
+        if not isinstance(record, dict) or record.get("version") != VERSION or "step" not in record:
+            return (
+                found,
+                f"{path}: line {number} is not a record of version {VERSION}; it and those after were left out",
+            )
+        found.append(record)
+    return found, None
+
+
+def read(folder: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list[str]]:
+    """All runs below a folder, and a sentence about each file that is not what it should be."""
+    results: list[Result] = []
+    complaints: list[str] = []
+    for path in sorted(folder.rglob("run.json")):
+        try:
+            results.append(_read_one(path.parent, tasks, complaints))
+        except Mistake as mistake:
+            complaints.append(f"{path}: {mistake}")
+    complaints += [f"{path}: from an older version; left out" for path in sorted(folder.glob("*.jsonl"))]
+    return results, complaints
+
+
+def _read_one(folder: Path, tasks: dict[str, type[Task]], complaints: list[str]) -> Result:
+    try:
+        about = json.loads(folder.joinpath("run.json").read_text("utf-8"))
+    except (ValueError, OSError) as error:
+        raise Mistake(f"not readable ({error}); left out") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("version") != VERSION:
+        raise Mistake(f"not a run of version {VERSION}; left out")
+    try:
+        run = Run.from_dict(about["run"], tasks)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Mistake(f"not a complete run ({error!r}); left out") from error
+    records, complaint = read_records(folder / "records.jsonl")
+    complaints += [complaint] if complaint else []
+    log = Log(folder)
+    return Result(run, records, log.is_done, log.failure, folder, _pictures(folder / "pictures.json", complaints))
+
+
+def _pictures(path: Path, complaints: list[str]) -> list[Picture]:
+    if not path.exists():
+        return []
+    try:
+        return [Picture(**one) for one in json.loads(path.read_text("utf-8"))]
+    except (ValueError, TypeError) as error:
+        complaints.append(f"{path}: not readable ({error}); left out")
+        return []

@@ -1,1 +1,65 @@
-"""One file per task: its data, its encoder, its decoder and its measures."""
+"""The tasks, and set-ups in which they are run: a name, and a run that others differ from in a few settings."""
+
+from typing import Any
+
+from pullback.experiments.run import Optimizer, Run
+from pullback.experiments.task import Task
+from pullback.experiments.tasks.clusters import Clusters
+from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.subset import SubsetToy
+
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps)}
+"""Every task by its name."""
+
+_LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
+
+SETUPS: dict[str, Run[Any]] = {
+    # A fast decoder and a slow encoder on half batches, so that latents do not die before the decoder knows them.
+    "clusters": Run(
+        Clusters(),
+        optimizer=Optimizer("adam", learning_rate=0.1, encoder_learning_rate=1e-3, batch_size=2500),
+        noise=1.0,
+        steps=1000,
+        evaluate_every=100,
+    ),
+    # As published: full batches, one learning rate, no noise.  Its grid: learning_rate=1e-4,1e-3,2e-3 and
+    # step_size=0.1,1,2.
+    "clusters-published": Run(
+        Clusters(),
+        optimizer=Optimizer("adam", learning_rate=1e-3),
+        steps=10_000,
+        evaluate_every=500,
+        seed=301,
+    ),
+    "subset": Run(
+        SubsetToy(),
+        optimizer=Optimizer("adam", learning_rate=0.1),
+        steps=100,
+        evaluate_every=10,
+    ),
+    # Short expressions.
+    "listops": Run(
+        ListOps(),
+        optimizer=_LISTOPS,
+        steps=3000,
+        evaluate_every=250,
+    ),
+    # The lengths and depths that were published; an operator has up to ten arguments, or depth 1 would be too short.
+    "listops-published": Run(
+        ListOps(depth=5, shortest=10, longest=50, arguments=10),
+        optimizer=_LISTOPS,
+        steps=6000,
+        evaluate_every=500,
+    ),
+}
+"""Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""
+
+
+def setup_of(run: Run[Any]) -> str:
+    """The set-up of the same task that differs from a run in the fewest settings."""
+
+    def differences(name: str) -> int:
+        standard = SETUPS[name].settings()
+        return sum(value != standard[setting] for setting, value in run.settings().items())
+
+    return min((name for name in SETUPS if SETUPS[name].task.name == run.task.name), key=differences)

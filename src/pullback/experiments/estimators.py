@@ -1,0 +1,68 @@
+"""From the name of a row to an estimator: what is in the catalog, and the yardsticks beside it."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+import pullback as pb
+from pullback.experiments.mistakes import Mistake, unknown
+from pullback.experiments.task import Informed, Task, Told
+
+Value = bool | int | float | str
+
+
+class Supervised(Informed):
+    """Learns the structure it is told with the CRF or SparseMAP loss, while the decoder sees the argmax."""
+
+    def loss(self, structure: pb.Structure, scores: Tensor, downstream: Callable[[Tensor], Tensor]) -> Tensor:
+        log_linear = structure.offers(pb.LogLinear)
+        intermediate = pb.FenchelYoungLoss(pb.Entropy() if log_linear else pb.SquaredNorm())
+        point = structure.argmax(scores.detach())
+        learned: Tensor = intermediate(structure, scores, self.label.to(scores.dtype))
+        return downstream(point) + learned
+
+
+def options_of(name: str) -> list[str]:
+    """The options that an estimator of the catalog has, by their names."""
+    if name not in pb.CATALOG:
+        return []
+    entry = pb.CATALOG[name]
+    given = {"generator", *entry.given}
+    return [option for option in inspect.signature(entry.make).parameters if option not in given]
+
+
+POINT_METHODS = ("pulled back", "relaxed", "straight-through")
+
+
+def takes_noise(task: Task, name: str) -> bool:
+    """Whether an estimator decodes from one point that noise can move; others draw their own, or sum over many."""
+    return name not in task.yardsticks() and name in pb.CATALOG and pb.CATALOG[name].kind in POINT_METHODS
+
+
+def make_estimator(task: Task, name: str, options: dict[str, Value], noise: float) -> pb.Estimator:
+    """The estimator of a row of `task`; whatever is wrong with its name or options is a `Mistake`."""
+    if name not in task.estimators():
+        raise unknown(f"{task.name}: estimator", name, task.estimators())
+    yardstick = name in task.yardsticks()
+    for option in options:
+        if yardstick or option not in options_of(name):
+            raise unknown(f"{name}: option", option, [] if yardstick else options_of(name))
+    if yardstick:
+        return _yardstick(task, name)
+    estimator = _from_catalog(name, options)
+    return pb.Perturbed(estimator, pb.Gumbel(noise)) if noise > 0 else estimator
+
+
+def _yardstick(task: Task, name: str) -> pb.Estimator:
+    if name == "frozen":
+        return pb.frozen()
+    return Supervised(task.known()["gold"]) if name == "supervised" else Told(task.known()[name])
+
+
+def _from_catalog(name: str, options: dict[str, Any]) -> pb.Estimator:
+    try:
+        return pb.get_estimator(name, **options)
+    except (TypeError, ValueError) as error:
+        raise Mistake(f"{name}: {error}") from error

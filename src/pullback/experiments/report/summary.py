@@ -1,0 +1,215 @@
+"""What runs say together: medians over seeds, the best, what does not differ from it, and one sentence."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median, stdev
+from typing import Any
+
+from scipy import stats
+
+from pullback.experiments.records import Result
+from pullback.experiments.run import Run
+from pullback.experiments.task import Task
+from pullback.experiments.tasks import SETUPS, setup_of
+
+LEVEL = 0.05  # of the paired t-test
+
+
+@dataclass(frozen=True)
+class Row:
+    """Finished runs that differ in their seed alone."""
+
+    label: str
+    results: tuple[Result, ...]
+
+    @property
+    def run(self) -> Run[Any]:
+        """One of the runs."""
+        return self.results[0].run
+
+    @property
+    def name(self) -> str:
+        """A name that is fit for a link."""
+        return self.run.key
+
+    def values(self, measure: str, split: str = "test") -> dict[int, float]:
+        """A measure after the last step, by seed."""
+        last = {result.run.seed: result.records[-1] for result in self.results}
+        return {seed: record[split][measure] for seed, record in last.items() if measure in record[split]}
+
+    def middle(self, measure: str, split: str = "test") -> float | None:
+        """The median over seeds."""
+        values = self.values(measure, split)
+        return median(values.values()) if values else None
+
+    def error(self, measure: str) -> float | None:
+        """The standard error over seeds."""
+        values = list(self.values(measure).values())
+        return stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+
+    def cost(self, name: str) -> float:
+        """The median of seconds, or of runs of the decoder in a step."""
+        return median(float(result.records[-1][name]) for result in self.results)
+
+    def command(self, seed: int) -> str:
+        """The command that repeats one of the runs."""
+        run = next(result.run for result in self.results if result.run.seed == seed)
+        setup = setup_of(run)
+        return run.command(setup, SETUPS[setup])
+
+
+@dataclass(frozen=True)
+class Section:
+    """All runs of a task with the same settings of the task."""
+
+    task: Task
+    rows: tuple[Row, ...]
+    unfinished: tuple[Result, ...]
+
+    @property
+    def title(self) -> str:
+        changed = []
+        standard = SETUPS[setup_of(self._some_run)].task
+        for name, value in vars(self.task).items():
+            if value != vars(standard)[name]:
+                changed.append(f"{name.replace('_', ' ')} {value}")
+        name = setup_of(self._some_run)
+        return f"{name}, {', '.join(changed)}" if changed else name
+
+    @property
+    def _some_run(self) -> Run[Any]:
+        return self.rows[0].run if self.rows else self.unfinished[0].run
+
+    @cached_property
+    def measures(self) -> list[str]:
+        """Every measure that some run has, in the order of the task."""
+        names: dict[str, None] = {}
+        for row in self.rows:
+            names |= dict.fromkeys(row.results[0].records[-1]["test"])
+        return list(names)
+
+    def is_yardstick(self, row: Row) -> bool:
+        return row.run.estimator in self.task.yardsticks()
+
+    def better(self, measure: str, one: float, other: float) -> bool:
+        return one < other if measure in self.task.lower_is_better else one > other
+
+    def best(self, measure: str, rows: Sequence[Row] | None = None, split: str = "test") -> Row | None:
+        """The row with the best median, yardsticks aside."""
+        chosen = None
+        for row in self.rows if rows is None else rows:
+            value = row.middle(measure, split)
+            if value is None or self.is_yardstick(row):
+                continue
+            if chosen is None or self.better(measure, value, chosen.middle(measure, split) or 0.0):
+                chosen = row
+        return chosen
+
+    def tied(self, measure: str, row: Row, best: Row) -> bool:
+        """Whether a paired t-test over the seeds that both have finds no difference; never on fewer than two seeds."""
+        if row is best or self.is_yardstick(row):
+            return False
+        ours, theirs = row.values(measure), best.values(measure)
+        seeds = sorted(ours.keys() & theirs.keys())
+        if len(seeds) < 2:
+            return False
+        differences = [ours[seed] - theirs[seed] for seed in seeds]
+        if len(set(differences)) == 1:
+            return differences[0] == 0
+        return bool(stats.ttest_1samp(differences, 0).pvalue >= LEVEL)
+
+    def chosen(self) -> list[Row]:
+        """One row for each estimator: that with the best median on validation data."""
+        by_name: dict[str, list[Row]] = {}
+        for row in self.rows:
+            by_name.setdefault(row.run.estimator, []).append(row)
+        measure = self.task.measure
+        return [
+            (self.best(measure, rows, "validation") or rows[0]) if len(rows) > 1 else rows[0]
+            for rows in by_name.values()
+        ]
+
+    def show(self, measure: str, value: float) -> str:
+        """A value as it is printed: shares in percent."""
+        return f"{100 * value:.1f}" if measure in self.task.percent else f"{value:.3g}"
+
+    def show_error(self, measure: str, value: float) -> str:
+        """A standard error as it is printed."""
+        return self.show(measure, value) if measure in self.task.percent else f"{value:.1g}"
+
+    @property
+    def conclusion(self) -> str:
+        """The section in a sentence or two, computed."""
+        measure, rows = self.task.measure, self.chosen()
+        best = self.best(measure, rows)
+        if best is None:
+            return "No estimator has finished yet."
+        word, unit = measure.replace("_", " "), " %" if measure in self.task.percent else ""
+        value = best.middle(measure) or 0.0
+        seeds = len(best.results)
+        text = f"{best.label} is best with {word} {self.show(measure, value)}{unit}, the median of {seeds} seed"
+        text += "s" if seeds > 1 else ""
+        gold = next((row for row in rows if row.run.estimator == "gold"), None)
+        if gold is not None:
+            text += f" (the true structure gives {self.show(measure, gold.middle(measure) or 0.0)}{unit})"
+        ties = [row.label for row in rows if self.tied(measure, row, best)]
+        if ties:
+            text += f"; {_listed(ties)} {'does' if len(ties) == 1 else 'do'} not differ from it"
+        frozen = next((row for row in rows if row.run.estimator == "frozen"), None)
+        text += "."
+        if frozen is not None:
+            floor = frozen.middle(measure) or 0.0
+            below = [
+                row.label
+                for row in rows
+                if not self.is_yardstick(row) and not self.better(measure, row.middle(measure) or 0.0, floor)
+            ]
+            if below:
+                text += f"  {_listed(below)} learned nothing that an untrained encoder does not give."
+        return text
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def sections(results: Sequence[Result]) -> list[Section]:
+    """Runs by task, and by what they have in common."""
+    by_task: dict[str, list[Result]] = {}
+    for result in results:
+        by_task.setdefault(json.dumps(result.run.to_dict()["task"], sort_keys=True), []).append(result)
+    return [_section(group) for group in by_task.values()]
+
+
+def _section(results: list[Result]) -> Section:
+    task: Task = results[0].run.task
+    done = [result for result in results if result.is_done and result.records]
+    groups: dict[str, list[Result]] = {}
+    for result in done:
+        groups.setdefault(json.dumps({**result.run.to_dict(), "seed": 0}, sort_keys=True), []).append(result)
+    order = {name: position for position, name in enumerate(task.estimators())}
+    ordered = sorted(groups.values(), key=lambda group: (order[group[0].run.estimator], _options(group[0].run)))
+    labels = _labels([group[0].run for group in ordered])
+    rows = [
+        Row(label, tuple(sorted(group, key=lambda result: result.run.seed))) for label, group in zip(labels, ordered)
+    ]
+    return Section(task, tuple(rows), tuple(result for result in results if not (result.is_done and result.records)))
+
+
+def _options(run: Run[Any]) -> str:
+    return json.dumps([*run.options, run.noise])
+
+
+def _labels(runs: Sequence[Run[Any]]) -> list[str]:
+    """The estimator, and in parentheses what tells it from other rows of the same estimator."""
+    labels = []
+    for run in runs:
+        same = [other for other in runs if other.estimator == run.estimator]
+        described = [{**other.settings(), **dict(other.options)} for other in same]
+        mine = {**run.settings(), **dict(run.options)}
+        del mine["seed"]
+        apart = [f"{name}={value}" for name, value in mine.items() if any(d.get(name) != value for d in described)]
+        labels.append(f"{run.estimator} ({', '.join(apart)})" if apart else run.estimator)
+    return labels

@@ -1,0 +1,175 @@
+"""A run: everything that decides a result, as one value."""
+
+import json
+import math
+import shlex
+from dataclasses import asdict, dataclass, field, fields, replace
+from hashlib import sha256
+from typing import Any, Generic, Literal, TypeVar
+
+import tyro
+
+from pullback.experiments.estimators import Value, make_estimator, takes_noise
+from pullback.experiments.mistakes import Mistake, unknown
+from pullback.experiments.task import Task
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """How parameters follow their gradients.
+
+    Attributes:
+        algorithm: adam, adamw or sgd (with momentum 0.9).
+        learning_rate: of the decoder, and of the encoder unless it has one of its own.
+        encoder_learning_rate: of the encoder; 0 for the same as the decoder's.
+        batch_size: examples in a step; 0 for all of them.
+        decay: constant, or cosine: the learning rate falls to 0 along a cosine.
+        clip: the largest norm of the gradient; 0 for any.
+    """
+
+    algorithm: Literal["adam", "adamw", "sgd"] = "adam"
+    learning_rate: float = 1e-3
+    encoder_learning_rate: float = 0.0
+    batch_size: int = 0
+    decay: Literal["constant", "cosine"] = "constant"
+    clip: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("learning_rate", self.learning_rate, above=0)
+        for name in ("encoder_learning_rate", "batch_size", "clip"):
+            _check(name, getattr(self, name))
+
+    def factor(self, step: int, steps: int) -> float:
+        """What learning rates are multiplied with in the step after `step` steps."""
+        return 1.0 if self.decay == "constant" else 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+@dataclass(frozen=True)
+class Run(Generic[AnyTask]):
+    """One model, trained once.
+
+    Attributes:
+        task: what is learned, with its settings.
+        estimator: a name in the catalog (`pullback estimators`), or a yardstick of the task such as gold or frozen.
+        options: of the estimator, as pairs in the order of their names.
+        noise: the scale of Gumbel noise on the scores in training, for methods that decode from one point; others are
+            random by themselves or need none, and have 0.
+        steps: how many times the parameters are updated.
+        evaluate_every: steps between two records.
+        seed: of parameters, order of the data, samples and noise.
+    """
+
+    task: AnyTask
+    estimator: str = "spigot"
+    options: tyro.conf.Suppress[tuple[tuple[str, Value], ...]] = ()  # --set on the command line
+    noise: float = 0.0
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    steps: int = 1000
+    evaluate_every: int = 100
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
+        if not takes_noise(self.task, self.estimator):
+            object.__setattr__(self, "noise", 0.0)
+        _check("noise", self.noise)
+        _check("steps", self.steps, above=0)
+        _check("evaluate_every", self.evaluate_every, above=0)
+        _check("seed", self.seed)
+        make_estimator(self.task, self.estimator, dict(self.options), self.noise)  # says what is wrong with the name
+
+    @property
+    def key(self) -> str:
+        """A name for the run: the same for the same value, another for any other."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return f"{self.task.name}-{self.estimator}-s{self.seed}-{sha256(text.encode()).hexdigest()[:10]}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as JSON has it."""
+        return {
+            "task": {"name": self.task.name, **asdict(self.task)},  # type: ignore[call-overload]
+            "estimator": self.estimator,
+            "options": dict(self.options),
+            "noise": self.noise,
+            "optimizer": asdict(self.optimizer),
+            "steps": self.steps,
+            "evaluate_every": self.evaluate_every,
+            "seed": self.seed,
+        }
+
+    @staticmethod
+    def from_dict(given: dict[str, Any], tasks: dict[str, type[Task]]) -> "Run[Task]":
+        """The run that `to_dict` described; `Mistake` if it is from another version or another program."""
+        given = dict(given)
+        settings = dict(given.pop("task"))
+        name = settings.pop("name")
+        if name not in tasks:
+            raise unknown("task", name, tasks)
+        options = tuple(given.pop("options").items())
+        optimizer = _made(Optimizer, given.pop("optimizer"))
+        task = _made(tasks[name], settings)
+        made: Run[Task] = _made(Run, {**given, "task": task, "options": options, "optimizer": optimizer})
+        return made
+
+    def settings(self) -> dict[str, Value]:
+        """Every setting but the estimator's options by its flat name, as on the command line."""
+        found = self.to_dict()
+        nested = {**found.pop("task"), **found.pop("optimizer")}
+        del nested["name"], found["options"]
+        return {**found, **nested}
+
+    def with_setting(self, name: str, value: Value) -> "Run[AnyTask]":
+        """The same run with another value of a setting, by its flat name."""
+        if name not in self.settings():
+            raise unknown("setting", name, self.settings())
+        changed: dict[str, Any] = {name: _like(name, value, self.settings()[name])}
+        if name in vars(self.optimizer):
+            return replace(self, optimizer=replace(self.optimizer, **changed))
+        if name in vars(self.task):
+            return replace(self, task=replace(self.task, **changed))  # type: ignore[type-var]
+        return replace(self, **changed)
+
+    def with_option(self, name: str, value: Value) -> "Run[AnyTask]":
+        """The same run with another value of an option of its estimator."""
+        return replace(self, options=(*self.options, (name, value)))
+
+    def command(self, name: str, standard: "Run[Any]") -> str:
+        """The command that repeats this run; `name` is a set-up, and `standard` its run."""
+        changed = [
+            _flag(setting, value)
+            for setting, value in self.settings().items()
+            if setting == "estimator" or value != standard.settings()[setting]
+        ]
+        options = [f"--set {option}={shlex.quote(str(value))}" for option, value in self.options]
+        return " ".join(["pullback run", name, *changed, *options])
+
+
+def _like(name: str, value: Value, present: Value) -> Value:
+    """`value` as the kind of thing that the setting has been so far."""
+    if isinstance(present, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not type(present):
+        raise Mistake(f"{name} is {value!r}; expected something like {present!r}.")
+    return value
+
+
+def _flag(name: str, value: Value) -> str:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{flag}" if value else f"--no-{flag}"
+    return f"--{flag} {shlex.quote(str(value))}"
+
+
+def _made(kind: type[Any], given: dict[str, Any]) -> Any:
+    names = [one.name for one in fields(kind)]
+    for name in given:
+        if name not in names:
+            raise unknown(f"{kind.__name__}: setting", name, names)
+    return kind(**given)
+
+
+def _check(name: str, value: float, above: float | None = None) -> None:
+    if not math.isfinite(value) or value < 0 or (above is not None and value <= above):
+        raise Mistake(f"{name} is {value}; expected a number {'> 0' if above is not None else '≥ 0'}.")

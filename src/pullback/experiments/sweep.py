@@ -1,0 +1,159 @@
+"""Many runs: which cells a grid has, which of them are done, and an engine that trains the rest."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import joblib
+import torch
+
+from pullback.experiments.estimators import Value, options_of
+from pullback.experiments.mistakes import Mistake, unknown
+from pullback.experiments.records import Log
+from pullback.experiments.run import Run
+from pullback.experiments.training import Diverged, train
+
+Engine = Literal["processes", "here", "ray"]
+TRIES = 3  # of a cell whose process was killed; each goes on where the last stopped
+
+
+def cells(standard: Run[Any], rows: Sequence[str], seeds: int, grid: Sequence[str]) -> list[Run[Any]]:
+    """The runs of a sweep: every row with every combination of the grid, for `seeds` seeds.
+
+    rows: estimators, each with options and settings of its own if need be: "spigot(step_size=0.1, noise=1)".
+    grid: "name=value,value,...": options of estimators, or settings of the run.  An estimator without such an option
+    has one cell instead of several; an option that none of them has is a `Mistake`.
+    """
+    if seeds < 1:
+        raise Mistake(f"seeds is {seeds}; expected an integer ≥ 1.")
+    starts = [_row(standard, text) for text in rows]
+    axes = [parse_assignment(text) for text in grid]
+    found: dict[str, Run[Any]] = {}
+    for start in starts:
+        for values in itertools.product(*(values for _, values in axes)):
+            run = start
+            for (name, _), value in zip(axes, values):
+                run = _with(run, name, value, [start.estimator for start in starts])
+            for seed in range(run.seed, run.seed + seeds):
+                seeded = replace(run, seed=seed)
+                found[seeded.key] = seeded
+    return list(found.values())
+
+
+def _with(run: Run[Any], name: str, value: Value, estimators: list[str]) -> Run[Any]:
+    options = {option for estimator in estimators for option in options_of(estimator)}
+    if name not in options:
+        if name not in run.settings():
+            raise unknown("option or setting", name, [*sorted(options), *run.settings()])
+        return run.with_setting(name, value)
+    return run.with_option(name, value) if name in options_of(run.estimator) else run
+
+
+def _row(standard: Run[Any], text: str) -> Run[Any]:
+    name, _, inside = text.strip().partition("(")
+    run = replace(standard, estimator=name, options=standard.options if name == standard.estimator else ())
+    for part in filter(None, inside.rstrip(")").split(",")):
+        option, (value,) = parse_assignment(part.strip())
+        run = _with(run, option, value, [name])
+    return run
+
+
+def split_rows(text: str) -> list[str]:
+    """Names between commas, of which those in parentheses do not count.
+
+    >>> split_rows("ste, spigot(step_size=0.1, noise=1)")
+    ['ste', 'spigot(step_size=0.1, noise=1)']
+    """
+    rows, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            rows.append("")
+        else:
+            rows[-1] += letter
+    return [row.strip() for row in rows if row.strip()]
+
+
+def parse_assignment(text: str) -> tuple[str, list[Value]]:
+    """A name and its values.
+
+    >>> parse_assignment("step_size=0.1,1")
+    ('step_size', [0.1, 1])
+    """
+    name, sign, values = text.partition("=")
+    if not sign or not name or not values:
+        raise Mistake(f"{text!r} is not an assignment; expected name=value, such as step_size=0.1.")
+    return name.strip().replace("-", "_"), [parse_value(value) for value in values.split(",")]
+
+
+def parse_value(text: str) -> Value:
+    """A number, a truth value, or a name."""
+    words: dict[str, Value] = {"true": True, "false": False}
+    text = text.strip()
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def is_open(run: Run[Any], folder: Path) -> bool:
+    """Whether a run has still to be trained, or trained to its end."""
+    log = Log(folder / run.key)
+    return not log.is_done and log.failure is None
+
+
+def sweep(runs: Sequence[Run[Any]], folder: Path, engine: Engine = "processes", workers: int = 2) -> dict[str, str]:
+    """Trains what is not done yet, and returns the runs that cannot be finished with the reason for each.
+
+    A process that is killed takes no other run with it: what it worked on is begun again from its last checkpoint.
+    """
+    failures: dict[str, str] = {}
+    for run in runs:
+        reason = Log(folder / run.key).failure
+        if reason is not None:
+            failures[run.key] = reason
+    for attempt in range(TRIES):
+        todo = [run for run in runs if is_open(run, folder) and run.key not in failures]
+        if not todo:
+            break
+        try:
+            with _engine(engine):
+                work = (joblib.delayed(train_cell)(run, folder) for run in todo)
+                answers = joblib.Parallel(n_jobs=1 if engine == "here" else workers, batch_size=1)(work)
+        except Mistake:
+            raise
+        except Exception as death:  # what goes wrong inside a cell is an answer: this is a process that was killed
+            if attempt == TRIES - 1:
+                raise Mistake(f"workers died {TRIES} times, the last with {type(death).__name__}: {death}") from death
+            continue
+        failures |= {run.key: answer for run, answer in zip(todo, answers) if answer}
+    return failures
+
+
+def train_cell(run: Run[Any], folder: Path) -> str:
+    """Trains one run; what went wrong, or nothing."""
+    torch.set_num_threads(1)  # other runs have the other processors
+    try:
+        train(run, folder)
+    except (Diverged, Mistake, ValueError, TypeError, RuntimeError, OSError) as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+@contextlib.contextmanager
+def _engine(engine: Engine) -> Iterator[None]:
+    if engine != "ray":
+        yield
+        return
+    try:
+        from ray.util.joblib import register_ray
+    except ImportError as missing:
+        raise Mistake('--engine ray needs Ray: pip install "pullback[ray]".') from missing
+    register_ray()
+    with joblib.parallel_config(backend="ray"):
+        yield

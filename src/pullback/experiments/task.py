@@ -1,0 +1,175 @@
+"""The interface of a task, and the model that every task trains."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import pullback as pb
+
+
+class Split(Protocol):
+    """Examples: how many there are, and a batch of those with the given numbers."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, indices: Tensor) -> Any:
+        """A batch.  Its `y` is what the model has to predict."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Something a model has learned, as SVG."""
+
+    title: str
+    svg: str
+
+
+class Informed(pb.Estimator):
+    """An estimator that is told something about each batch before it is used: a yardstick for the others."""
+
+    label: Tensor
+
+    def __init__(self, tell: Callable[[Any], Tensor]) -> None:
+        self.tell = tell
+
+    def look_at(self, batch: Any) -> None:
+        """Remembers what is known about `batch`."""
+        self.label = self.tell(batch)
+
+    @property
+    def evaluations(self) -> int:
+        return 1
+
+
+class Told(Informed):
+    """Decodes from the structure it is told, in training and at test time: the true one, or one that knows nothing."""
+
+    def loss(self, structure: pb.Structure, scores: Tensor, downstream: Callable[[Tensor], Tensor]) -> Tensor:
+        return downstream(self.label.to(scores.dtype)) + no_gradient(structure, scores)
+
+    def __call__(self, structure: pb.Structure, scores: Tensor) -> Tensor:
+        return self.label.to(scores.dtype)
+
+
+def no_gradient(structure: pb.Structure, scores: Tensor) -> Tensor:
+    """A zero for each example, which gives the scores a gradient of zeros, so that any model can be trained."""
+    return 0 * scores.flatten(-structure.event_dims).sum(-1)
+
+
+class Model(pb.LatentStructureModel):
+    """Encoder, structure and decoder; at test time the decoder sees the argmax, or what the estimator was told."""
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        decoder: nn.Module,
+        estimator: pb.Estimator,
+        structure: pb.Structure | Callable[[Any], pb.Structure],
+        criterion: Callable[[Any, Any], Tensor] | None = None,
+    ) -> None:
+        test_point = estimator if isinstance(estimator, Told) else None
+        super().__init__(encoder, decoder, estimator, structure, criterion or _cross_entropies, test_point)
+
+    def loss(self, x: Any, y: Any) -> Tensor:
+        self._look_at(x)
+        return super().loss(x, y)
+
+    def latent(self, x: Any) -> Tensor:
+        self._look_at(x)
+        return super().latent(x)
+
+    def relaxed(self, x: Any) -> Tensor | None:
+        """The point that a relaxation trains with, which is not the one it is tested with; None for other methods."""
+        estimator = self.estimator
+        if isinstance(estimator, pb.Relaxation) and estimator.decodes_from is None:
+            point: Tensor = estimator(self.structure_of(x), self.encoder(x))
+            return point
+        return None
+
+    def _look_at(self, x: Any) -> None:
+        if isinstance(self.estimator, Informed):
+            self.estimator.look_at(x)
+
+
+def _cross_entropies(prediction: Tensor, label: Tensor) -> Tensor:
+    return cross_entropy(prediction, label, reduction="none")
+
+
+class Task(ABC):
+    """A model with a latent structure, and data to train it on.
+
+    A task is a frozen dataclass: its fields are its settings, and options of the command line.  The first line of its
+    docstring is what `pullback tasks` says about it.
+
+    name: what it is called.
+    measure: the measure that decides which estimator is best, larger unless `lower_is_better`.
+    percent: measures that are shares, and are shown in percent.
+    """
+
+    name: ClassVar[str]
+    measure: ClassVar[str]
+    percent: ClassVar[tuple[str, ...]] = ()
+    lower_is_better: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def data(self) -> Mapping[str, Split]:
+        """The splits "train", "validation" and "test"; the same whenever it is called."""
+
+    @abstractmethod
+    def model(self, estimator: pb.Estimator) -> Model:
+        """A fresh model, its parameters drawn from torch's random numbers."""
+
+    @abstractmethod
+    def measures(self, model: Model, split: Split) -> dict[str, float]:
+        """How good the model is on a split: `measure` and whatever else is of interest."""
+
+    def pictures(self, model: Model, split: Split) -> list[Picture]:
+        """What the model has learned; nothing unless a task says so."""
+        return []
+
+    @property
+    @abstractmethod
+    def structure(self) -> pb.Structure:
+        """The kind of structure; that of a batch may have lengths and masks besides."""
+
+    enumerable: ClassVar[bool] = False
+    """Whether the structures are few enough to decode every one in a training step."""
+
+    def known(self) -> dict[str, Callable[[Any], Tensor]]:
+        """Structures that nobody has to learn, as functions of a batch: `gold`, and those that know nothing."""
+        return {}
+
+    def total(self, losses: Tensor) -> Tensor:
+        """What is minimized: the mean of the losses of a batch."""
+        return losses.mean()
+
+    # ---- what follows
+
+    @property
+    def summary(self) -> str:
+        """The task in one line."""
+        return (type(self).__doc__ or "").strip().splitlines()[0]
+
+    def estimators(self) -> list[str]:
+        """The rows of a table: yardsticks first, then what in the catalog fits the structure."""
+        return [*self.yardsticks(), *(name for name in pb.CATALOG if self._fits(name))]
+
+    def yardsticks(self) -> list[str]:
+        """Rows without which the other numbers say little."""
+        known = self.known()
+        return [*known, *(["supervised"] if "gold" in known else []), "frozen"]
+
+    def _fits(self, name: str) -> bool:
+        entry = pb.CATALOG[name]
+        affordable = self.enumerable or entry.evaluations.each != "vertices"
+        return name not in self.yardsticks() and entry.serves(self.structure) and affordable
+
+
+def batch_of(split: Split, count: int | None = None) -> Any:
+    """The first `count` examples of a split, or all of it."""
+    return split[torch.arange(len(split) if count is None else min(count, len(split)))]

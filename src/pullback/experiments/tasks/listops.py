@@ -1,0 +1,369 @@
+"""ListOps: the value of an expression such as [MAX 2 [MIN 8 3 ] 5 ], through a latent tree over its tokens.
+
+The decoder passes messages from tokens to their heads and reads the answer at the first token: it can know the value
+only if the tree brings arguments to their operators.  Simplified as by Paulus et al. (2020): MIN, MAX and MED alone.
+Reference: Nangia and Bowman (2018).
+"""
+
+import lzma
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+import pullback as pb
+from pullback.experiments.mistakes import Mistake
+from pullback.experiments.task import Model, Picture, Split, Task
+
+OPERATORS = ("[MIN", "[MAX", "[MED")
+CLOSE = "]"
+WORDS = ("<pad>", *map(str, range(10)), *OPERATORS, CLOSE)
+NUMBERS = {word: number for number, word in enumerate(WORDS)}
+FIRST_OPERATOR, CLOSING = NUMBERS[OPERATORS[0]], NUMBERS[CLOSE]
+NESTED = 0.25  # how often an argument is an expression where it may be one
+CHUNK = 250  # examples that are evaluated at a time
+
+
+# ---- expressions
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Tokens, the head of each (0 for none, else 1 + the operator's position), its value and its depth."""
+
+    tokens: tuple[str, ...]
+    heads: tuple[int, ...]
+    value: int
+    depth: int
+
+
+def parse(tokens: Sequence[str]) -> Expression:
+    """The expression that `tokens` spell; ValueError if they spell none."""
+    heads: list[int] = []
+    open_at: list[int] = []  # operators that wait for their closing bracket
+    values: list[list[int]] = [[]]  # of their arguments
+    depth = 0
+    for position, token in enumerate(tokens):
+        heads.append(open_at[-1] + 1 if open_at else 0)
+        if token in OPERATORS:
+            open_at.append(position)
+            values.append([])
+            depth = max(depth, len(open_at))
+        elif token == CLOSE:
+            operator = tokens[open_at.pop()]
+            arguments = sorted(values.pop())
+            values[-1].append(_value(operator, arguments))
+        else:
+            values[-1].append(int(token))
+    if open_at or len(values) != 1 or len(values[0]) != 1:
+        raise ValueError(f"{' '.join(tokens)!r} is not an expression")
+    return Expression(tuple(tokens), tuple(heads), values[0][0], depth)
+
+
+def _value(operator: str, arguments: list[int]) -> int:
+    if operator == "[MIN":
+        return arguments[0]
+    if operator == "[MAX":
+        return arguments[-1]
+    middle = len(arguments) // 2
+    return arguments[middle] if len(arguments) % 2 else (arguments[middle - 1] + arguments[middle]) // 2
+
+
+def draw_tokens(generator: random.Random, depth: int, most: int) -> list[str]:
+    """Tokens of an expression that is exactly `depth` deep, with 2 to `most` arguments everywhere."""
+    arguments = generator.randint(2, most)
+    deepest = generator.randrange(arguments)
+    tokens = [generator.choice(OPERATORS)]
+    for i in range(arguments):
+        if depth > 1 and i == deepest:
+            tokens += draw_tokens(generator, depth - 1, most)
+        elif depth > 1 and generator.random() < NESTED:
+            tokens += draw_tokens(generator, generator.randint(1, depth - 1), most)
+        else:
+            tokens.append(str(generator.randrange(10)))
+    return [*tokens, CLOSE]
+
+
+def read_file(path: Path) -> Iterator[Expression]:
+    """The expressions of a published file, plain or compressed, as far as they use our operators.
+
+    A line is a label, a tab, and the expression with parentheses around binary steps, which are dropped.
+    """
+    with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as file:
+        for number, line in enumerate(file, 1):
+            label, tab, text = line.strip().partition("\t")
+            tokens = [token for token in text.split() if token not in "()"]
+            if not tab or not tokens:
+                raise Mistake(f"{path}, line {number}: not a label, a tab and an expression.")
+            if all(token in NUMBERS for token in tokens):
+                expression = parse(tokens)
+                if expression.value != int(label):
+                    raise Mistake(f"{path}, line {number}: the value is {expression.value}, the label says {label}.")
+                yield expression
+
+
+# ---- batches
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tokens (m, n), 0 beyond the end; their heads (m, n), −1 beyond the end; lengths, values and depths (m,)."""
+
+    tokens: Tensor
+    heads: Tensor
+    lengths: Tensor
+    y: Tensor
+    depth: Tensor
+
+    @property
+    def arcs(self) -> Tensor:
+        return pb.DependencyTree.arcs(self.heads)
+
+    def to(self, device: torch.device) -> "Batch":
+        moved = (part.to(device) for part in (self.tokens, self.heads, self.lengths, self.y, self.depth))
+        return Batch(*moved)
+
+
+def collate(expressions: Sequence[Expression]) -> Batch:
+    """Expressions side by side."""
+
+    def padded(rows: list[list[int]], value: int) -> Tensor:
+        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
+
+    return Batch(
+        padded([[NUMBERS[token] for token in one.tokens] for one in expressions], 0),
+        padded([list(one.heads) for one in expressions], -1),
+        torch.tensor([len(one.tokens) for one in expressions]),
+        torch.tensor([one.value for one in expressions]),
+        torch.tensor([one.depth for one in expressions]),
+    )
+
+
+class Drawn:
+    """So many expressions, each drawn when it is asked for, by a seed of its own."""
+
+    def __init__(self, task: "ListOps", count: int, seed: int) -> None:
+        self.task, self.count, self.seed = task, count, seed
+        self.one = lru_cache(maxsize=None)(self._one)
+
+    def _one(self, number: int) -> Expression:
+        generator = random.Random(self.seed * 1_000_003 + number)
+        depth = 1 + number % self.task.depth  # equal shares
+        while True:
+            tokens = draw_tokens(generator, depth, self.task.arguments)
+            if self.task.shortest <= len(tokens) <= self.task.longest:
+                return parse(tokens)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, indices: Tensor) -> Batch:
+        return collate([self.one(number) for number in indices.tolist()])
+
+
+class Listed:
+    """Expressions that are there already."""
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self.expressions = expressions
+
+    def __len__(self) -> int:
+        return len(self.expressions)
+
+    def __getitem__(self, indices: Tensor) -> Batch:
+        return collate([self.expressions[number] for number in indices.tolist()])
+
+
+# ---- the model
+
+
+class Encoder(nn.Module):
+    """A BiLSTM over tokens, and a biaffine score for every arc, kept within ±8."""
+
+    def __init__(self, embedding: int = 48, hidden: int = 64, arcs: int = 64) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(len(WORDS), embedding)
+        self.lstm = nn.LSTM(embedding, hidden, batch_first=True, bidirectional=True)
+        self.root = nn.Parameter(0.1 * torch.randn(2 * hidden))
+        self.head, self.modifier = nn.Linear(2 * hidden, arcs), nn.Linear(2 * hidden, arcs)
+        self.pair = nn.Parameter(torch.randn(arcs + 1, arcs) / arcs**0.5)
+
+    def forward(self, batch: Batch) -> Tensor:
+        embedded = pack_padded_sequence(
+            self.embedding(batch.tokens), batch.lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        states, _ = pad_packed_sequence(self.lstm(embedded)[0], batch_first=True)  # (m, n, 2 · hidden)
+        nodes = torch.cat([self.root.expand(len(states), 1, -1), states], 1)
+        heads = nn.functional.pad(self.head(nodes).relu(), (0, 1), value=1.0)  # one more: a score for every modifier
+        scores = heads @ self.pair @ self.modifier(nodes).relu().mT  # (m, head, modifier)
+        clipped: Tensor = 8 * torch.tanh(scores / 8)
+        return clipped
+
+
+class Decoder(nn.Module):
+    """Token embeddings of its own, and rounds of messages from modifiers to heads; the answer is read at token 1."""
+
+    def __init__(self, rounds: int, size: int = 64, hidden: int = 96) -> None:
+        super().__init__()
+        self.rounds = rounds
+        self.embedding = nn.Embedding(len(WORDS), size)
+        self.message = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, size))
+        self.update = nn.Sequential(nn.Linear(2 * size, hidden), nn.ReLU(), nn.Linear(hidden, size))
+        self.norm = nn.LayerNorm(size)
+        self.answer = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+
+    def forward(self, batch: Batch, z: Tensor) -> Tensor:
+        arcs = z[:, 1:, 1:]  # the root sends nothing
+        tokens = self.embedding(batch.tokens)
+        state = tokens
+        for _ in range(self.rounds):
+            received = arcs @ self.message(state)  # summed over modifiers
+            state = self.norm(tokens + self.update(torch.cat([tokens, received], -1)))
+        logits: Tensor = self.answer(state[:, 0])
+        return logits
+
+
+# ---- the task
+
+
+@dataclass(frozen=True)
+class ListOps(Task):
+    """The value of a nested expression through a latent dependency tree over its tokens.
+
+    Attributes:
+        depth: of the deepest expressions; all depths are equally frequent.
+        shortest: the fewest tokens.
+        longest: the most tokens.
+        arguments: the most arguments of an operator.
+        typed: only operators may be heads; without it a digit can head a group as well for this decoder.
+        train: how many expressions to train on.
+        test: how many to validate on, and to test on.
+        data_seed: of the expressions.
+        data_file: a published file to test on (label, tab, expression); expressions with other operators are left out.
+    """
+
+    depth: int = 3
+    shortest: int = 4
+    longest: int = 20
+    arguments: int = 4
+    typed: bool = True
+    train: int = 100_000
+    test: int = 1000
+    data_seed: int = 7
+    data_file: str = ""
+
+    name: ClassVar[str] = "listops"
+    measure: ClassVar[str] = "accuracy"
+
+    @property
+    def percent(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("accuracy", "edges", "uas", "flat_uas", *(f"accuracy_{d + 1}" for d in range(self.depth)))
+
+    def __post_init__(self) -> None:
+        if min(self.depth, self.train, self.test) < 1 or self.arguments < 2:
+            raise Mistake("depth, train and test have to be at least 1, arguments at least 2.")
+        if not 2 + min(2 + self.arguments, self.shortest) <= self.longest or self.longest < 3 * self.depth + 1:
+            raise Mistake(f"no expression is {self.depth} deep and {self.shortest} to {self.longest} tokens long.")
+        if self.shortest > 2 + self.arguments:
+            raise Mistake(f"an expression of depth 1 has at most {2 + self.arguments} tokens, not {self.shortest}.")
+
+    def data(self) -> dict[str, Split]:
+        test: Split = Drawn(self, self.test, 3 * self.data_seed + 2)
+        if self.data_file:
+            path = Path(self.data_file)
+            try:
+                test = Listed(list(read_file(path))[: self.test])
+            except (OSError, ValueError, lzma.LZMAError) as error:
+                raise Mistake(f"{path} cannot be read ({error}); expected a ListOps file.") from error
+            if not len(test):
+                raise Mistake(f"{path}: no expression uses nothing but {', '.join(OPERATORS)}.")
+        return {
+            "train": Drawn(self, self.train, 3 * self.data_seed),
+            "validation": Drawn(self, self.test, 3 * self.data_seed + 1),
+            "test": test,
+        }
+
+    @property
+    def structure(self) -> pb.Structure:
+        return pb.DependencyTree()
+
+    def trees(self, batch: Batch) -> pb.DependencyTree:
+        """The trees of a batch: the root governs the first token, and only operators govern if `typed`."""
+        m, n = batch.tokens.shape
+        allowed = torch.zeros(m, n + 1, n + 1, dtype=torch.bool, device=batch.tokens.device)
+        allowed[:, 0, 1] = True
+        heads = is_operator(batch.tokens) if self.typed else batch.tokens > 0
+        allowed[:, 1:, 1:] = heads.unsqueeze(-1)
+        return pb.DependencyTree(batch.lengths, allowed)
+
+    def model(self, estimator: pb.Estimator) -> Model:
+        return Model(Encoder(), Decoder(self.depth + 1), estimator, self.trees)
+
+    def known(self) -> dict[str, Callable[[Any], Tensor]]:
+        """The true tree; all tokens below the first; each below the last operator before it; and a random tree."""
+        return {"gold": lambda batch: batch.arcs, "flat": flat, "chain": chain, "random": self._random}
+
+    def _random(self, batch: Batch) -> Tensor:
+        return self.trees(batch).sample(torch.zeros_like(batch.arcs))
+
+    def measures(self, model: Model, split: Split) -> dict[str, float]:
+        """Accuracy, also by depth; and how many heads are right: without and with closing brackets (UAS).
+
+        Every token has one head, so that precision and recall of edges are the same number.
+        """
+        right, depths, edges, all_edges, flat_edges = [], [], [], [], []
+        for numbers in torch.arange(len(split)).split(CHUNK):
+            batch: Batch = split[numbers]
+            z = model.latent(batch)
+            right.append(model.decoder(batch, z).argmax(-1) == batch.y)
+            depths.append(batch.depth)
+            inside, closing = batch.heads >= 0, batch.tokens == CLOSING
+            agree = pb.DependencyTree.heads(z) == batch.heads
+            edges.append(agree[inside & ~closing])
+            all_edges.append(agree[inside])
+            flat_edges.append((pb.DependencyTree.heads(flat(batch)) == batch.heads)[inside])
+        correct, depth = torch.cat(right).float(), torch.cat(depths)
+        found = {
+            "accuracy": float(correct.mean()),
+            "edges": float(torch.cat(edges).float().mean()),
+            "uas": float(torch.cat(all_edges).float().mean()),
+            "flat_uas": float(torch.cat(flat_edges).float().mean()),
+        }
+        by_depth = {f"accuracy_{d}": correct[depth == d] for d in range(1, self.depth + 1)}
+        return {**found, **{name: float(some.mean()) for name, some in by_depth.items() if len(some)}}
+
+    def pictures(self, model: Model, split: Split) -> list[Picture]:
+        """The trees of a few expressions beside the true ones."""
+        batch: Batch = split[torch.arange(min(3 * self.depth, len(split)))]
+        trees, z = self.trees(batch), model.latent(batch)
+        chosen = [i for i in range(len(batch.y)) if batch.lengths[i] <= 20][-3:]
+        shown = []
+        for i in chosen:
+            words = [WORDS[number] for number in batch.tokens[i, : batch.lengths[i]].tolist()]
+            drawing = pb.draw(trees, z, words, index=i, gold=batch.arcs.to(z))
+            shown.append(Picture(" ".join(words), drawing.svg))
+        return shown
+
+
+def is_operator(tokens: Tensor) -> Tensor:
+    return (tokens >= FIRST_OPERATOR) & (tokens < CLOSING)
+
+
+def flat(batch: Batch) -> Tensor:
+    """All tokens below the first."""
+    heads = torch.where(batch.heads > 0, 1, batch.heads)
+    return pb.DependencyTree.arcs(heads)
+
+
+def chain(batch: Batch) -> Tensor:
+    """Each token below the last operator before it."""
+    positions = torch.arange(1, batch.tokens.shape[1] + 1, device=batch.tokens.device).expand_as(batch.tokens)
+    last = (positions * is_operator(batch.tokens)).cummax(-1).values
+    before = torch.nn.functional.pad(last, (1, 0))[:, :-1]
+    return pb.DependencyTree.arcs(torch.where(batch.heads >= 0, before, -1))

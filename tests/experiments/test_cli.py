@@ -1,0 +1,169 @@
+"""The command line: what it trains, what it prints, and how it answers mistakes."""
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+
+import pytest
+
+import pullback as pb
+from pullback.experiments import cli, demo, records
+from pullback.experiments.cli import main
+from small_runs import SETUPS, TASKS, clusters
+
+QUICK = ["--features", "8", "--batch-size", "50", "--steps", "4", "--evaluate-every", "2"]
+
+
+def fails(capsys, *arguments):
+    """What is printed about a mistake: one line, and exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2 and "Traceback" not in printed
+    (line,) = printed.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ("rum", "command 'rum' is not known; did you mean 'run'?"),
+        ("run", "run: which task?"),
+        ("run clutsers", "task 'clutsers' is not known; did you mean 'clusters'?"),
+        ("run clusters --estimator sparsmap", "did you mean 'sparsemap'?"),
+        ("run clusters --step 3", "--steps"),
+        ("run clusters --steps many", "invalid literal for int() with base 10: 'many'"),
+        ("run clusters --steps", "Missing value for argument '--steps'"),
+        ("run clusters --algorithm adan", "invalid choice 'adan'"),
+        ("run clusters --learning-rate -1", "learning_rate is -1.0; expected a number > 0"),
+        ("run clusters --set step_size=-1", "step_size is -1; expected a finite number ≥ 0"),
+        ("run clusters --set stepsize=1", "did you mean 'step_size'?"),
+        ("run clusters --set step_size=1,2", "`pullback sweep` trains one model for each"),
+        ("run clusters --clusters 0", "clusters is 0"),
+        ("run listops --data-file nowhere.tsv --estimator gold", "nowhere.tsv cannot be read"),
+        ("sweep clusters --estimators ste --seeds 0", "seeds is 0"),
+        ("sweep clusters --estimators ste --set temperature=1", "'temperature' is not known"),
+        ("sweep clusters --engine rayy", "invalid choice 'rayy'"),
+        ("report nowhere", "nowhere is not a folder"),
+        ("tasks all", "it has no options"),
+        ("compare clusters --estimators spigott", "did you mean 'spigot'?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments, answer, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert answer in fails(capsys, *arguments.split())
+    assert not list(tmp_path.rglob("records.jsonl"))
+
+
+def test_help_explains_every_option(capsys):
+    for name in ("run", "sweep", "compare"):
+        with pytest.raises(SystemExit) as ended:
+            main([name, "listops", "--help"])
+        shown = capsys.readouterr().out
+        assert ended.value.code == 0
+        assert all(option in shown for option in ("--estimator", "--data-file", "--encoder-learning-rate", "--noise"))
+        assert "only operators may be heads" in shown and "steps between two records" in shown
+
+
+def test_a_run_is_trained_recorded_and_found_again(capsys, tmp_path):
+    words = ["run", "clusters", "--estimator", "spigot", "--set", "step_size=0.5", *QUICK, "--out", str(tmp_path)]
+    main(words)
+    (result,), complaints = records.read(tmp_path, TASKS)
+    assert complaints == [] and result.is_done and result.run.options == (("step_size", 0.5),)
+    printed = capsys.readouterr().out
+    assert "test: accuracy" in printed and "examples/s" in printed
+    main(words)
+    assert "already done" in capsys.readouterr().out
+
+
+def test_the_command_of_a_run_is_that_run():
+    run = clusters("ste", noise=0.5).with_option("step_size", 0.1)
+    words = shlex.split(run.command("clusters", SETUPS["clusters"]))
+    command, name = cli._of_task(cli.RunCommand, "run", words[2:])
+    assert name == "clusters" and command.set == ("step_size=0.1",)
+    assert command.run.with_option("step_size", 0.1) == run
+
+
+def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(capsys, tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "train", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "clusters", *QUICK, "--out", str(tmp_path)])
+    assert ended.value.code == 130
+    assert "the same command goes on from here" in capsys.readouterr().err
+
+
+def test_a_sweep_skips_what_is_done_and_prints_a_table(capsys, tmp_path):
+    words = [
+        *("sweep", "clusters", "--estimators", "gold,ste,sparsemap", "--seeds", "2", "--set", "step_size=0.1,1"),
+        *("--engine", "here", *QUICK, "--out", str(tmp_path)),
+    ]
+    main(words)
+    results, _ = records.read(tmp_path, TASKS)
+    assert len(results) == 2 * (1 + 2 + 1) and all(result.is_done for result in results)
+    printed = capsys.readouterr().out
+    assert "ste (step_size=0.1)" in printed and "is best with accuracy" in printed
+    before = {result.folder: result.folder.joinpath("records.jsonl").stat().st_mtime_ns for result in results}
+    results[0].folder.joinpath("done").unlink()
+    main(words)
+    after = {result.folder: result.folder.joinpath("records.jsonl").stat().st_mtime_ns for result in results}
+    assert [folder for folder in before if before[folder] != after[folder]] == [results[0].folder]
+
+
+def test_a_cell_whose_process_is_killed_is_finished_all_the_same(tmp_path):
+    words = ["sweep", "clusters", "--estimators", "ste,spigot", "--seeds", "1", *QUICK, "--out", str(tmp_path)]
+    words += ["--steps", "400", "--evaluate-every", "100"]
+    program = f"from pullback.experiments.cli import main; main({words!r})"
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    victims, deadline = [], time.monotonic() + 200
+    while not victims and time.monotonic() < deadline and parent.poll() is None:
+        time.sleep(0.05)
+        if list(tmp_path.glob("*/records.jsonl")):
+            victims = workers_of(parent.pid)
+    assert victims
+    subprocess.run(["kill", "-9", str(victims[0])], check=True)
+    printed, _ = parent.communicate(timeout=300)
+    assert parent.returncode == 0, printed
+    results, _ = records.read(tmp_path, TASKS)
+    assert len(results) == 2 and all(result.is_done for result in results)
+
+
+def workers_of(parent):
+    """Processes of joblib that `parent` has started."""
+    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if "popen_loky" in line]
+
+
+def test_estimators_and_tasks_are_listed(capsys):
+    main(["estimators"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in pb.CATALOG)
+    main(["tasks"])
+    printed = capsys.readouterr().out
+    assert all(name.split("-")[0] in printed for name in SETUPS)
+
+
+def test_gradients_of_a_task_are_compared(capsys):
+    words = ["compare", "subset", "--n", "4", "--k", "2", "--instances", "4", "--estimators"]
+    main([*words, "ste,minimum_risk,spigot(step_size=0.5)", "--examples", "4", "--draws", "3"])
+    printed = capsys.readouterr().out
+    assert "minimum_risk" in printed and "cosine" in printed and "spigot(step_size=0.5)" in printed
+
+
+def test_an_empty_folder_has_no_report(capsys, tmp_path):
+    assert "no runs in" in fails(capsys, "report", str(tmp_path))
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "run.json").write_text(json.dumps({"format": "something else"}))
+    assert "not a run of version" in fails(capsys, "report", str(tmp_path))
+
+
+def test_the_demo_compares_eight_estimators_on_clusters_and_four_on_trees():
+    runs = demo.runs()
+    for task, count, seeds in (("clusters", 8, 3), ("listops", 4, 1)):
+        rows = {run.estimator for run in runs if run.task.name == task}
+        assert len(rows - set(TASKS[task]().yardsticks())) == count
+        assert {run.seed for run in runs if run.task.name == task} == set(range(1, seeds + 1))

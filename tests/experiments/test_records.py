@@ -1,0 +1,98 @@
+"""Files of runs: what is torn, old or foreign is named, and the rest is read."""
+
+import json
+
+import pytest
+import torch
+
+from pullback.experiments import records
+from pullback.experiments.records import Log
+from pullback.experiments.training import train
+from small_runs import TASKS, clusters
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    run = clusters("ste")
+    train(run, folder)
+    return run, folder / run.key
+
+
+def copy_of(finished, folder):
+    run, source = finished
+    (folder / run.key).mkdir(parents=True)
+    for name in ("run.json", "records.jsonl", "pictures.json", "done"):
+        (folder / run.key / name).write_bytes((source / name).read_bytes())
+    return run, folder / run.key
+
+
+def test_a_folder_is_read_back_as_it_was_written(finished):
+    run, folder = finished
+    (result,), complaints = records.read(folder.parent, TASKS)
+    assert complaints == [] and result.run == run and result.is_done and result.failure is None
+    assert [record["step"] for record in result.records] == [2, 4]
+    assert all(picture.svg.startswith("<svg") for picture in result.pictures) and result.pictures
+
+
+def test_a_torn_last_line_is_left_out_and_reported(finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    with (folder / "records.jsonl").open("a") as file:
+        file.write('{"version": 2, "ste')
+    (result,), (complaint,) = records.read(tmp_path, TASKS)
+    assert len(result.records) == 2 and "the last line is torn" in complaint
+
+
+def test_foreign_and_old_files_are_named(finished, tmp_path):
+    copy_of(finished, tmp_path)
+    for name, content in {
+        "old": {"format": "pullback run", "version": 1},
+        "foreign": [1, 2],
+        "newer": {"format": "pullback run", "version": 2, "run": {"task": {"name": "juggling"}}},
+        "empty": {"format": "pullback run", "version": 2},
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps(content))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
+    (tmp_path / "ste-k3-s1-00000000.jsonl").write_text("{}")
+    results, complaints = records.read(tmp_path, TASKS)
+    assert len(results) == 1 and len(complaints) == 6
+    for name in ("old", "foreign", "newer", "empty", "broken", "ste-k3-s1-00000000.jsonl"):
+        assert any(name in complaint for complaint in complaints)
+
+
+def test_a_record_of_another_version_is_not_taken_for_ours(finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    with (folder / "records.jsonl").open("a") as file:
+        file.write('{"version": 1, "step": 6}\n')
+    (result,), (complaint,) = records.read(tmp_path, TASKS)
+    assert len(result.records) == 2 and "line 3 is not a record of version 2" in complaint
+
+
+def test_an_unfinished_run_is_known_as_such(finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    (folder / "done").unlink()
+    (result,), _ = records.read(tmp_path, TASKS)
+    assert not result.is_done
+
+
+def test_checkpoints_hold_nothing_but_data(finished):
+    _, folder = finished
+    checkpoint = torch.load(folder / "checkpoint.pt", weights_only=True)
+    assert {"model", "optimizer", "step", "random"} <= checkpoint.keys()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "checkpoint.pt",
+        "done",
+        "lock",
+        "pictures.json",
+        "records.jsonl",
+        "run.json",
+    ]
+
+
+def test_records_after_the_last_checkpoint_are_dropped(finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    torch.save({"step": 2}, folder / "checkpoint.pt")
+    Log(folder).checkpoint()
+    assert [record["step"] for record in records.read_records(folder / "records.jsonl")[0]] == [2]

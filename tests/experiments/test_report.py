@@ -1,0 +1,164 @@
+"""Reports: statistics over seeds, figures, and a page that needs nothing else."""
+
+import dataclasses
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from pullback.experiments.records import Result
+from pullback.experiments.report import chart, page
+from pullback.experiments.report.summary import sections
+from pullback.experiments.task import Picture
+from small_runs import SMALL, clusters
+
+
+def result(run, accuracy, *, is_done=True, failure=None, cost=1.0):
+    """A run as if it had been trained, with these accuracies after each evaluation."""
+    history = [
+        {
+            "step": 2 * (i + 1),
+            "loss": 1.0,
+            "seconds": cost,
+            "decodings": cost,
+            "validation": {"accuracy": value, "v_measure": value},
+            "test": {"accuracy": value, "v_measure": value},
+            "gradient": {"gradient": value, "zero gradient": 0.5},
+        }
+        for i, value in enumerate(accuracy)
+    ]
+    pictures = [Picture("a picture", "<svg></svg>")]
+    return Result(run, history, is_done, failure, Path("nowhere"), pictures)
+
+
+def several(estimator, finals, **settings):
+    return [result(clusters(estimator, seed=seed, **settings), [0.1, final]) for seed, final in enumerate(finals, 1)]
+
+
+RESULTS = [
+    *several("gold", [0.95, 0.95, 0.95]),
+    *several("frozen", [0.50, 0.51, 0.52]),
+    *several("ste", [0.90, 0.92, 0.91]),
+    *several("sparsemap", [0.91, 0.90, 0.92]),
+    *several("spigot", [0.49, 0.50, 0.48], options=(("step_size", 1.0),)),
+    *several("spigot", [0.60, 0.61, 0.62], options=(("step_size", 0.1),)),
+    *several("minimum_risk", [0.20, 0.21, 0.22]),
+    result(clusters("spigot_eg"), [0.99], is_done=False),
+    result(clusters("spigot_ce"), [], is_done=False, failure="parameters are no longer finite"),
+]
+
+
+@pytest.fixture
+def section():
+    (found,) = sections(RESULTS)
+    return found
+
+
+def row_of(section, label):
+    return next(row for row in section.rows if row.label == label)
+
+
+def test_rows_are_medians_over_seeds_and_runs_that_are_not_done_are_no_rows(section):
+    assert [row.label for row in section.rows] == [
+        "gold",
+        "frozen",
+        "ste",
+        "spigot (step_size=0.1)",
+        "spigot (step_size=1.0)",
+        "sparsemap",
+        "minimum_risk",
+    ]
+    ste = row_of(section, "ste")
+    assert ste.middle("accuracy") == 0.91
+    assert math.isclose(ste.error("accuracy"), 0.01 / 3**0.5)
+    assert len(section.unfinished) == 2
+
+
+def test_the_best_is_no_yardstick_and_ties_are_found_by_a_paired_test(section):
+    best = section.best("accuracy")
+    assert best.label in ("ste", "sparsemap")
+    other = row_of(section, "sparsemap" if best.label == "ste" else "ste")
+    assert section.tied("accuracy", other, best)
+    assert not section.tied("accuracy", row_of(section, "minimum_risk"), best)
+    assert not section.tied("accuracy", row_of(section, "gold"), best)
+
+
+def test_a_constant_difference_is_a_difference():
+    (section,) = sections([*several("ste", [0.9, 0.8]), *several("spigot", [0.5, 0.4])])
+    assert not section.tied("accuracy", row_of(section, "spigot"), row_of(section, "ste"))
+
+
+def test_the_conclusion_says_what_the_table_shows(section):
+    text = section.conclusion
+    assert re.match(r"(ste|sparsemap) is best with accuracy 91\.0 %, the median of 3 seeds", text)
+    assert "the true structure gives 95.0 %" in text and "does not differ from it" in text
+    assert "minimum_risk learned nothing that an untrained encoder does not give" in text
+
+
+def test_settings_of_an_estimator_are_chosen_on_validation_data(section):
+    assert "spigot (step_size=0.1)" in [row.label for row in section.chosen()]
+
+
+def test_a_measure_that_should_be_low_is_best_where_it_is_low():
+    def toy(estimator, gap):
+        run = dataclasses.replace(SMALL["subset"], estimator=estimator)
+        made = result(run, [0.0])
+        record = {**made.records[0], "test": {"gap": gap}, "validation": {"gap": gap}}
+        return dataclasses.replace(made, records=[record])
+
+    (section,) = sections([toy("ste", 0.5), toy("spigot", 0.25)])
+    assert section.best("gap").label == "spigot" and "spigot is best with gap 0.25" in section.conclusion
+
+
+class Links(HTMLParser):
+    """Where a page points to, what it can be pointed at, and tags that are not closed."""
+
+    VOID = ("meta", "link", "line", "circle", "polygon", "br", "rect", "path")
+
+    def __init__(self):
+        super().__init__()
+        self.links, self.names, self.open = set(), set(), []
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.links |= {found[name] for name in ("href", "src") if name in found}
+        self.names |= {found["id"]} if "id" in found else set()
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_the_page_stands_alone_and_every_number_leads_to_its_settings():
+    text = page.html(RESULTS, ["runs/x: torn <line>"])
+    read = Links()
+    read.feed(text)
+    assert read.open == []
+    assert all(link.startswith("#") or link == "data:," for link in read.links)
+    assert {link[1:] for link in read.links if link.startswith("#")} <= read.names
+    assert "http://" not in text and "https://" not in text and "<script" not in text and "@import" not in text
+    assert re.search("pullback run clusters(-published)? --estimator spigot", text) and "--set step_size=0.1" in text
+    assert "torn &lt;line&gt;" in text and "stopped at step 2 of 4" in text and "no longer finite" in text
+    assert "prefers-color-scheme:dark" in text and "width=device-width" in text
+    assert len(text) < 100_000
+
+
+def test_the_page_has_curves_costs_sensitivity_and_pictures():
+    text = page.html(RESULTS, [])
+    for caption in ("While training", "Quality against runs of the decoder", "Quality against seconds", "step size"):
+        assert caption in text
+    assert "a picture" in text and text.count('class="chart"') >= 5
+
+
+def test_axes_have_round_ticks_and_room_for_all_values():
+    linear = chart.axis([0.0, 97.0], 0, 100)
+    assert linear.ticks == [0, 20, 40, 60, 80, 100]
+    logarithmic = chart.axis([0.1, 100.0], 0, 100, log=True)
+    assert [round(tick, 6) for tick in logarithmic.ticks] == [0.1, 1, 10, 100]
+    assert 0 < logarithmic(0.1) < logarithmic(1) < logarithmic(100) < 100
+    for values in ([5.0], [0.0, 0.0], [float("nan"), 1.0]):
+        assert chart.axis(values, 0, 100).ticks

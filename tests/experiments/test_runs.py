@@ -1,0 +1,104 @@
+"""A run is a value: it has a key, knows its own mistakes, and can be written down and read back."""
+
+import dataclasses
+import json
+import shlex
+
+import pytest
+
+from pullback.experiments.mistakes import Mistake
+from pullback.experiments.run import Optimizer, Run
+from pullback.experiments.sweep import cells
+from pullback.experiments.tasks import setup_of
+from small_runs import SETUPS, SMALL, TASKS, clusters
+
+
+def test_the_same_run_has_the_same_key_and_any_other_another():
+    run = clusters(options=(("step_size", 0.5), ("steps", 2)))
+    others = [
+        clusters(),
+        clusters(options=(("step_size", 0.5),)),
+        dataclasses.replace(run, seed=2),
+        dataclasses.replace(run, noise=0.5),
+        dataclasses.replace(run, optimizer=Optimizer(batch_size=49)),
+        run.with_setting("features", 9),
+        run.with_setting("learning_rate", 0.5),
+    ]
+    again = clusters(options=(("steps", 2), ("step_size", 0.5)))
+    assert again == run and again.key == run.key
+    assert len({run.key, *(other.key for other in others)}) == 1 + len(others)
+
+
+def test_a_key_does_not_depend_on_the_process_that_asks():
+    assert Run(SETUPS["clusters"].task, "ste").key == "clusters-ste-s1-1c4506e323"
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_run_survives_being_written_down(name):
+    run = dataclasses.replace(SETUPS[name], estimator="spigot", options=(("step_size", 0.5),), seed=7)
+    assert Run.from_dict(json.loads(json.dumps(run.to_dict())), TASKS) == run
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"estimator": "spigott"}, "'spigott' is not known; did you mean 'spigot'?"),
+        ({"options": (("step_sise", 1.0),)}, "option 'step_sise' is not known; did you mean 'step_size'?"),
+        ({"options": (("step_size", -1.0),)}, "step_size is -1.0; expected a finite number ≥ 0"),
+        ({"estimator": "gold", "options": (("step_size", 1.0),)}, "gold: option 'step_size' is not known"),
+        ({"estimator": "reinforce", "options": (("baseline", "leave_one"),)}, "leave_one_out"),
+        ({"steps": 0}, "steps is 0; expected a number > 0"),
+        ({"noise": -1.0}, "noise is -1.0"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_is_trained(change, message):
+    with pytest.raises(Mistake) as found:
+        clusters(**change)
+    assert message in str(found.value)
+
+
+def test_only_methods_that_decode_from_one_point_take_noise():
+    assert clusters("ste", noise=1.0).noise == 1
+    assert clusters("minimum_risk", noise=1.0).noise == clusters("gold", noise=1.0).noise == 0
+
+
+def test_a_file_of_another_task_or_with_other_settings_is_named():
+    described = clusters().to_dict()
+    with pytest.raises(Mistake, match="task 'clusterz' is not known; did you mean 'clusters'"):
+        Run.from_dict({**described, "task": {"name": "clusterz"}}, TASKS)
+    with pytest.raises(Mistake, match="setting 'sed' is not known; did you mean 'seed'"):
+        Run.from_dict({**described, "sed": 1}, TASKS)
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_every_run_knows_the_set_up_and_the_command_that_repeat_it(name):
+    assert setup_of(SETUPS[name]) == name
+    run = dataclasses.replace(SETUPS[name].with_setting("learning_rate", 0.5), estimator="spigot", seed=9)
+    run = run.with_option("step_size", 0.25)
+    words = shlex.split(run.command(name, SETUPS[name]))
+    assert words[:5] == ["pullback", "run", name, "--estimator", "spigot"]
+    assert words[5:] == ["--seed", "9", "--learning-rate", "0.5", "--set", "step_size=0.25"]
+
+
+# ---- cells of a sweep
+
+
+def test_a_sweep_is_every_row_with_every_value_and_seed():
+    runs = cells(SMALL["clusters"], ["ste", "sparsemap"], 2, ["step_size=0.1,1", "features=8,9"])
+    assert len(runs) == 2 * 2 * 2 + 2 * 2  # sparsemap has no step size: one cell for both
+    assert {dict(run.options).get("step_size") for run in runs if run.estimator == "ste"} == {0.1, 1}
+    assert {run.seed for run in runs} == {1, 2} and {run.task.features for run in runs} == {8, 9}
+
+
+def test_a_row_may_have_options_and_settings_of_its_own():
+    (run,) = cells(SMALL["clusters"], ["spigot(step_size=0.5, noise=1)"], 1, [])
+    assert run.options == (("step_size", 0.5),) and run.noise == 1.0
+
+
+def test_an_option_that_no_estimator_has_is_a_mistake():
+    with pytest.raises(Mistake, match="did you mean 'temperature'"):
+        cells(SMALL["clusters"], ["sparsemap"], 1, ["temprature=1"])
+    with pytest.raises(Mistake, match="expected something like"):
+        cells(SMALL["clusters"], ["sparsemap"], 1, ["features=many"])
+    with pytest.raises(Mistake, match="not an assignment"):
+        cells(SMALL["clusters"], ["sparsemap"], 1, ["temperature"])

@@ -1,0 +1,205 @@
+"""Training runs: every task with its rows, resumed runs, and processes that were killed."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import pullback as pb
+from pullback.experiments.mistakes import Mistake
+from pullback.experiments.records import Log
+from pullback.experiments.training import Diverged, Order, Watcher, make_optimizer, train
+from small_runs import SMALL, Interrupting, clusters, history
+
+ROWS = [(name, row) for name in ("clusters", "subset") for row in SMALL[name].task.estimators()]
+ROWS += [("listops", row) for row in ("gold", "flat", "chain", "random", "supervised", "frozen", "spigot", "sparsemap")]
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS)
+def test_every_row_of_a_task_trains(name, row, tmp_path):
+    run = dataclasses.replace(SMALL[name], estimator=row, noise=0.5, steps=2, evaluate_every=2)
+    train(run, tmp_path)
+    (record,) = history(tmp_path / run.key)
+    assert Log(tmp_path / run.key).is_done
+    assert record["step"] == 2 and record["decodings"] >= 1
+    assert run.task.measure in record["validation"] and record["validation"].keys() == record["test"].keys()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options", "noise"),
+    [
+        ("spigot", {}, 1.0),
+        ("reinforce", {"baseline": "running_average"}, 0.0),
+        ("structured_attention", {}, 0.0),
+        ("frozen", {}, 0.0),
+        ("random", {}, 0.0),
+    ],
+)
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(estimator, options, noise, tmp_path):
+    run = clusters(estimator, options=tuple(options.items()), noise=noise)
+    train(run, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(run, tmp_path / "interrupted", Interrupting(3))
+    assert not Log(tmp_path / "interrupted" / run.key).is_done
+    torch.rand(3)  # other random numbers were drawn meanwhile
+    train(run, tmp_path / "interrupted")
+    whole, interrupted = (history(tmp_path / name / run.key) for name in ("whole", "interrupted"))
+    assert interrupted == whole and len(whole) == 2
+    same_parameters(*(tmp_path / name / run.key for name in ("whole", "interrupted")))
+
+
+def same_parameters(*folders):
+    first, second = (torch.load(folder / "checkpoint.pt", weights_only=True)["model"] for folder in folders)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+sys.path.insert(0, {tests!r})
+from small_runs import clusters
+from pullback.experiments.records import Log
+from pullback.experiments.training import Watcher, train
+
+run, folder, kill = clusters("ste", noise=1.0, steps=6), Path({folder!r}), lambda: os.kill(os.getpid(), signal.SIGKILL)
+
+class AtStep(Watcher):
+    def on_step(self, step, loss):
+        step == 3 and kill()
+
+def in_the_middle_of_a_record(log, record):
+    with log.path("records.jsonl").open("a") as file:
+        file.write('{{"version": 2, "st')
+    kill()
+
+def before_the_checkpoint(log, checkpoint):
+    kill()
+
+def before_a_checkpoint_is_in_place(log, beside, name):
+    name == "checkpoint.pt" and kill()
+    move(log, beside, name)
+
+def before_the_end(log, pictures):
+    kill()
+
+move = Log._move
+changes = [("write", in_the_middle_of_a_record), ("save", before_the_checkpoint), (None, None),
+           ("_move", before_a_checkpoint_is_in_place), ("finish", before_the_end)]
+for name, change in changes:
+    child = os.fork()
+    if child == 0:
+        if name is not None:
+            setattr(Log, name, change)
+        train(run, folder, AtStep() if name is None else None)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print(os.WTERMSIG(status))
+child = os.fork()
+if child == 0:
+    train(run, folder)
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+print(status)
+"""
+
+
+def test_a_run_that_is_killed_at_any_moment_ends_as_if_it_had_not_been(tmp_path):
+    tests = str(Path(__file__).parents[1])
+    program = KILLED.format(tests=tests, folder=str(tmp_path / "killed"))
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert finished.stdout.split() == [str(int(signal.SIGKILL))] * 5 + ["0"], finished.stderr
+    run = clusters("ste", noise=1.0, steps=6)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # sums of several threads differ in the last digit
+    train(run, tmp_path / "whole")
+    torch.set_num_threads(threads)
+    assert history(tmp_path / "killed" / run.key) == history(tmp_path / "whole" / run.key)
+    same_parameters(*(tmp_path / name / run.key for name in ("whole", "killed")))
+
+
+SHARED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from small_runs import clusters
+from pullback.experiments.training import train
+import torch
+torch.set_num_threads(1)
+train(clusters("structured_attention"), Path(sys.argv[1]))
+"""
+
+
+def test_two_processes_that_share_batches_give_the_result_of_one(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(SHARED)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29517"]
+    words = [*launch, str(program), str(tmp_path / "two"), str(Path(__file__).parents[1])]
+    finished = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    run = clusters("structured_attention")
+    train(run, tmp_path / "one")
+    one, two = (
+        torch.load(tmp_path / name / run.key / "checkpoint.pt", weights_only=True)["model"] for name in ("one", "two")
+    )
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], atol=1e-5, rtol=1e-4)
+    assert len(history(tmp_path / "two" / run.key)) == len(history(tmp_path / "one" / run.key))
+
+
+def test_a_run_that_is_done_is_not_trained_again(tmp_path):
+    run = clusters()
+    train(run, tmp_path)
+
+    class Never(Watcher):
+        def on_start(self, run, step):
+            raise AssertionError
+
+    train(run, tmp_path, Never())
+
+
+def test_two_processes_do_not_train_the_same_run(tmp_path):
+    run = clusters()
+    with Log(tmp_path / run.key).held(), pytest.raises(Mistake, match="being trained by another process"):
+        train(run, tmp_path)
+
+
+def test_a_model_that_diverges_ends_with_a_reason(tmp_path):
+    run = clusters("ste").with_setting("algorithm", "sgd").with_setting("learning_rate", 1e30)
+    with pytest.raises(Diverged, match="no longer finite"):
+        train(run, tmp_path)
+    log = Log(tmp_path / run.key)
+    assert not log.is_done and "no longer finite" in log.failure
+
+
+def test_evaluation_leaves_training_alone(tmp_path):
+    runs = [clusters("reinforce", options=(("baseline", "running_average"),), evaluate_every=n) for n in (1, 4)]
+    for run in runs:
+        train(run, tmp_path)
+    same_parameters(*(tmp_path / run.key for run in runs))
+
+
+def test_every_pass_brings_each_example_once():
+    order = Order(size=10, batch_size=4, seed=3)
+    first = torch.cat([order.indices(step) for step in (0, 1)])
+    assert len(first.unique()) == 8
+    assert torch.equal(Order(10, 4, 3).indices(1), order.indices(1))
+    assert not torch.equal(order.indices(2), order.indices(0))
+    shares = [Order(10, 4, 3, rank, 2).indices(1) for rank in (0, 1)]
+    assert torch.cat(shares).sort().values.tolist() == order.indices(1).sort().values.tolist()
+    assert torch.equal(Order(10, 0, 3).indices(5), torch.arange(10))
+
+
+def test_encoder_and_decoder_have_learning_rates_of_their_own():
+    run = clusters().with_setting("encoder_learning_rate", 0.5)
+    model = run.task.model(pb.ste())
+    groups = make_optimizer(run.optimizer, model).param_groups
+    assert [group["lr"] for group in groups] == [0.5, 1e-3]
+    assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
+    assert os.environ.get("WORLD_SIZE") is None

@@ -1,0 +1,49 @@
+"""Small runs for the tests of the experiments."""
+
+import dataclasses
+
+import torch
+
+from pullback.experiments.records import read_records
+from pullback.experiments.run import Optimizer, Run
+from pullback.experiments.tasks import SETUPS, TASKS
+from pullback.experiments.tasks.clusters import Clusters
+from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.subset import SubsetToy
+from pullback.experiments.training import Watcher
+
+__all__ = ["SETUPS", "SMALL", "TASKS", "Interrupting", "clusters", "history"]
+
+QUICK = {"steps": 4, "evaluate_every": 2}
+SMALL = {
+    "clusters": Run(Clusters(features=8), optimizer=Optimizer(batch_size=50), **QUICK),
+    "subset": Run(SubsetToy(n=5, k=2, instances=4), optimizer=Optimizer(learning_rate=0.1), **QUICK),
+    "listops": Run(
+        ListOps(depth=2, longest=12, train=40, test=12),
+        optimizer=Optimizer("adamw", encoder_learning_rate=1e-3, batch_size=8, decay="cosine", clip=1.0),
+        **QUICK,
+    ),
+}
+
+
+def clusters(estimator="spigot", **settings):
+    """A small run on clusters."""
+    return dataclasses.replace(SMALL["clusters"], estimator=estimator, **settings)
+
+
+def history(folder):
+    """The records of a run without what a clock says."""
+    records, complaint = read_records(folder / "records.jsonl")
+    assert complaint is None
+    return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
+
+
+class Interrupting(Watcher):
+    """Presses Ctrl-C after a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, step: int, loss: torch.Tensor):
+        if step == self.step:
+            raise KeyboardInterrupt
