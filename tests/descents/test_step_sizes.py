@@ -281,4 +281,5 @@ def test_a_gradient_too_small_for_a_step_makes_none():
     for make in (pb.ste, pb.spigot, pb.spigot_ce, pb.spigot_eg):
         losses = make(pb.Relative()).loss(pb.Categorical(), scores, lambda z: weight * (z @ price))
         (gradient,) = torch.autograd.grad(losses.sum(), scores)
-        assert gradient.isfinite().all() and (gradient[[0, 3]] == 0).all() and (gradient[1] != 0).any()
+        assert_close(gradient[[0, 3]], torch.zeros(2, 5), atol=1e-7, rtol=0)
+        assert gradient.isfinite().all() and gradient[1].abs().max() > 1e-3
