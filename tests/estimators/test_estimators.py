@@ -30,9 +30,9 @@ def make(name, case=None, **options):
     return pb.get_estimator(name, **{**OPTIONS.get(name, {}), **given, **options})
 
 
-def seeded(name, **options):
+def seeded(name, case=None, **options):
     """The same draws every time it is made."""
-    return make(name, **({"generator": torch.Generator().manual_seed(0)} if name in RANDOM else {}), **options)
+    return make(name, case, **({"generator": torch.Generator().manual_seed(0)} if name in RANDOM else {}), **options)
 
 
 class _CountBackward(torch.autograd.Function):
@@ -561,7 +561,7 @@ def test_the_decoder_gets_its_own_gradient_and_nothing_else(name, case):
         seen.append(point.detach().clone())
         return decoder(point)
 
-    estimator = seeded(name)
+    estimator = seeded(name, case)
     losses = estimator.loss(case.structure, scores, downstream)
     main = list(seen)  # those of the forward pass
     losses.sum().backward()

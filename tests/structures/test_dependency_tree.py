@@ -108,10 +108,10 @@ def test_peaked_examples_go_by_trees_and_flat_ones_by_cuts_to_the_same_points(si
     count, *expected = both()
     assert count[0] > 0 and count[3] > 0 and count[1] == count[4] == 0
     assert_close(trees.sparsemap(scores), expected[0])
-    for name, value in {"_FEW_RIVALS": 0, "_FEW_TREES": 1}.items():
-        monkeypatch.setattr(tree_sparsemap, name, value)
+    for most in (0, 1):
+        monkeypatch.setattr(tree_sparsemap, "_FEW_TREES", most)
         count, *found = both()
-        assert (count <= value).all()  # all by cuts, or all whose trees were more than expected
+        assert (count <= most).all()  # all by cuts, or all whose trees were more than expected
         for given, wanted in zip(found, expected):
             assert_close(given, wanted, atol=1e-9, rtol=0)
         monkeypatch.undo()

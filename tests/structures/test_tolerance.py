@@ -44,7 +44,7 @@ def goes_by_vertices(case):
     """Whether SparseMAP itself lists vertices, and so can stop early."""
     structure = case.structure
     if isinstance(structure, pb.DependencyTree):
-        return structure.projective or structure.labelled
+        return structure.projective
     if isinstance(structure, pb.Segmentation):
         return structure.transitions is not None
     if isinstance(structure, pb.Alignment):

@@ -127,7 +127,7 @@ CATALOG: dict[str, Entry] = {
     "topk_expectation": Entry(
         topk_expectation, "sparse expectation", "∇ Σ p(z) L(z), z in topk(s)", (KBest,), Cost(0, "k"), False
     ),
-    "frozen": Entry(frozen, "yardstick", "0", (), _ONE, True),
+    "frozen": Entry(frozen, "yardstick", "0", (), _ONE, False),
     "supervised": Entry(supervised, "yardstick", "z − label", (), _ONE, False, given=("label",)),
 }
 """Every named estimator, by its name."""

@@ -79,8 +79,6 @@ class Surrogate(Estimator):
         return redeem(ticket, losses)
 
     def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
-        if self.descent.evaluations == 0 and same(self._origin, self.forward):
-            return self._point(structure, scores)
         if not self._is_one_gradient or self.descent.uses_loss:
             return super().__call__(structure, scores)
         call = _Call(self, structure, None, None)

@@ -143,7 +143,7 @@ class Signature:
 
 def _example_size(dim: str) -> int:
     """`dim`, with one size for every name in it."""
-    return int(eval(re.sub(r"[A-Za-z_]\w*", str(_EXAMPLE_SIZE), dim)))
+    return int(eval(re.sub(r"\b(?!if\b|else\b)[A-Za-z_]\w*", str(_EXAMPLE_SIZE), dim)))
 
 
 def parse(line: str) -> Signature:

@@ -13,9 +13,9 @@ ONE = np.uint64(1)  # hyperedges are counted without a sign
 
 
 @summing
-def _largest(x, lo, hi):
+def _largest(x, first, end):
     best = -np.inf
-    for e in range(lo, hi):
+    for e in range(first, end):
         best = fmax(x[e], best)
     return best
 
