@@ -157,28 +157,28 @@ def drop(factor, weights, kept, count, leaving):
 
 
 @inner
-def _rotate(row, turns, lo, hi):
-    """The rotations lo, …, hi − 1 of a row, (cosine, sine) each."""
-    x = row[lo]
-    for k in range(lo, hi):
+def _rotate(row, turns, first, end):
+    """The rotations first, …, end − 1 of a row, (cosine, sine) each."""
+    x = row[first]
+    for k in range(first, end):
         y = row[k + 1]
         row[k] = turns[k, 0] * x + turns[k, 1] * y
         x = turns[k, 0] * y - turns[k, 1] * x
-    row[hi] = x
+    row[end] = x
 
 
 @inner
-def _rotate_four(rows, turns, lo, hi):
+def _rotate_four(rows, turns, first, end):
     """The same of four rows, which do not wait for each other."""
-    p, q, r, s = rows[0, lo], rows[1, lo], rows[2, lo], rows[3, lo]
-    for k in range(lo, hi):
+    p, q, r, s = rows[0, first], rows[1, first], rows[2, first], rows[3, first]
+    for k in range(first, end):
         cosine, sine = turns[k, 0], turns[k, 1]
         a, b, c, d = rows[0, k + 1], rows[1, k + 1], rows[2, k + 1], rows[3, k + 1]
         rows[0, k], rows[1, k] = cosine * p + sine * a, cosine * q + sine * b
         rows[2, k], rows[3, k] = cosine * r + sine * c, cosine * s + sine * d
         p, q = cosine * a - sine * p, cosine * b - sine * q
         r, s = cosine * c - sine * r, cosine * d - sine * s
-    rows[0, hi], rows[1, hi], rows[2, hi], rows[3, hi] = p, q, r, s
+    rows[0, end], rows[1, end], rows[2, end], rows[3, end] = p, q, r, s
 
 
 @inner
