@@ -64,7 +64,7 @@ def test_an_unknown_name_suggests_the_nearest():
 
 
 def test_every_structure_of_the_library_can_be_warmed():
-    classes = [thing for thing in map(vars(pb).get, pb.__all__) if isinstance(thing, type)]
+    classes = [thing for thing in (getattr(pb, name) for name in pb.__all__) if isinstance(thing, type)]
     structures = {cls for cls in classes if issubclass(cls, pb.Structure) and not inspect.isabstract(cls)}
     composed = {pb.Independent, pb.Product}  # they have no kernels of their own
     assert {cls.__name__ for cls in structures - composed} == set(warming.NAMES)
