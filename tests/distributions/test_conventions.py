@@ -292,7 +292,7 @@ def test_a_variance_needs_zeros_and_ones():
     class Doubled(pb.Categorical):
         is_zero_one = False
 
-    with pytest.raises(NotImplementedError, match="those of Doubled are not"):
+    with pytest.raises(TypeError, match="those of Doubled are not"):
         _ = pb.Gibbs(Doubled(), torch.zeros(3)).variance
 
 

@@ -60,7 +60,7 @@ class Gibbs(StructureDistribution):
     def variance(self) -> Tensor:
         """The variance of each part, μ (1 − μ)."""
         if not self.structure.is_zero_one:
-            raise NotImplementedError(
+            raise TypeError(
                 f"Gibbs: the variance follows from the mean where vertices are zeros and ones, and those of "
                 f"{type(self.structure).__name__} are not."
             )

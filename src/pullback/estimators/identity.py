@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from pullback.estimators._estimator import Estimator, Loss, Replay, parts_of
+from pullback.estimators._estimator import Estimator, Loss, Replay, hold_modules
 from pullback.estimators._inspection import Label
 from pullback.estimators.spigot import ste
 from pullback.structures._structure import Structure
@@ -23,10 +23,7 @@ class Normalized(nn.Module, Estimator):
     def __init__(self, inner: Estimator) -> None:
         super().__init__()
         self.inner = inner
-        if not isinstance(inner, nn.Module):
-            for path, part in parts_of(inner, "inner"):
-                if isinstance(part, nn.Module):
-                    self.add_module(path, part)
+        hold_modules(self, inner)
 
     @property
     def evaluations(self) -> int | None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate, parts_of
+from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate, hold_modules
 from pullback.estimators._inspection import Label
 from pullback.estimators.noise import Noise, noise_of
 from pullback.estimators.relaxation import sparsemap, ste_marginals, structured_attention
@@ -36,10 +36,7 @@ class Perturbed(nn.Module, Estimator):
             raise TypeError(f"Perturbed: inner is {inner!r}; expected an Estimator such as ste_marginals().")
         self.inner, self.noise, self.samples = inner, noise_of("Perturbed", noise), int(samples)
         self.generator = generator
-        if not isinstance(inner, nn.Module):
-            for path, part in parts_of(inner, "inner"):
-                if isinstance(part, nn.Module):
-                    self.add_module(path, part)
+        hold_modules(self, inner)
 
     @property
     def evaluations(self) -> int | None:
