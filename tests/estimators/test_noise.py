@@ -158,3 +158,9 @@ def test_what_is_no_noise_is_refused():
         pb.SumOfGamma(0)
     with pytest.raises(TypeError, match=r"noise is SumOfGamma\(.*; expected one whose density is known"):
         pb.perturbed(noise="sum_of_gamma")
+
+
+def test_numbers_that_are_not_one_for_each_example_are_refused():
+    for estimator in (pb.perturb_and_map(noise=pb.Gumbel(torch.ones(2, 4))), pb.structured_attention(torch.ones(3))):
+        with pytest.raises(ValueError, match=r"has shape \(.*\); expected one number, or the batch shape \(4,\)"):
+            estimator.loss(pb.Categorical(), torch.zeros(4, 5, requires_grad=True), lambda z: z.square().sum(-1))

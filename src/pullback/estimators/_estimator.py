@@ -186,6 +186,15 @@ class _Followed(torch.autograd.Function):
         return gradient, None
 
 
+def check_batch(what: str, numbers: Tensor, structure: Structure, scores: Tensor) -> None:
+    """Raises unless `numbers` are one, or one for each example."""
+    batch = structure.batch_shape(scores)
+    if not broadcasts(numbers.shape, batch):
+        raise ValueError(
+            f"{what} has shape {tuple(numbers.shape)}; expected one number, or the batch shape {tuple(batch)}."
+        )
+
+
 def cooled(structure: Structure, scores: Tensor, temperature: Number) -> Tensor:
     """scores / temperature; a part that is forbidden or padding stays so and sends nothing to the temperature.
 
@@ -196,11 +205,7 @@ def cooled(structure: Structure, scores: Tensor, temperature: Number) -> Tensor:
         return scores if temperature == 1 else scores / temperature
     scores = structure.restrict(scores)
     forbidden = scores == -torch.inf
-    batch = structure.batch_shape(scores)
-    if not broadcasts(temperature.shape, batch):
-        raise ValueError(
-            f"temperature has shape {tuple(temperature.shape)}; expected one number, or the batch shape {tuple(batch)}."
-        )
+    check_batch("temperature", temperature, structure, scores)
     temperature = temperature.to(scores.device)
     wide = structure.widen(temperature) if temperature.dim() else temperature
     return (scores.masked_fill(forbidden, 0) / wide).masked_fill(forbidden, -torch.inf)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from pullback.estimators._estimator import check_batch
 from pullback.regularizers._options import Number, by_name, check_count, check_number, now
 from pullback.structures._structure import Structure
 
@@ -60,6 +61,7 @@ class Noise(ABC, nn.Module):
         scale = now(f"{type(self).__name__}: scale", self.scale)
         if not isinstance(scale, Tensor):
             return float(scale)
+        check_batch(f"{type(self).__name__}: scale", scale, structure, scores)
         scale = scale.to(scores.device, scores.dtype)
         return structure.widen(scale) if scale.dim() > 0 else scale
 
