@@ -1,17 +1,20 @@
 """The command line: what it trains, what it prints, and how it answers mistakes."""
 
 import json
+import os
 import shlex
-import subprocess
-import sys
+import signal
+import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 import pullback as pb
 from pullback.experiments import cli, demo, records
+from pullback.experiments import sweep as sweeping
 from pullback.experiments.cli import main
-from small_runs import SETUPS, TASKS, clusters
+from small_runs import SETUPS, SMALL, TASKS, clusters
 
 QUICK = ["--features", "8", "--batch-size", "50", "--steps", "4", "--evaluate-every", "2"]
 
@@ -42,7 +45,7 @@ def fails(capsys, *arguments):
         ("run clusters --set stepsize=1", "did you mean 'step_size'?"),
         ("run clusters --set step_size=1,2", "`pullback sweep` trains one model for each"),
         ("run clusters --clusters 0", "clusters is 0"),
-        ("run listops --data-file nowhere.tsv --estimator gold", "nowhere.tsv cannot be read"),
+        ("run listops --data nowhere --estimator gold", "nowhere/listops/test_d20a.tsv is not there"),
         ("sweep clusters --estimators ste --seeds 0", "seeds is 0"),
         ("sweep clusters --estimators ste --set temperature=1", "'temperature' is not known"),
         ("sweep clusters --engine rayy", "invalid choice 'rayy'"),
@@ -63,7 +66,7 @@ def test_help_explains_every_option(capsys):
             main([name, "listops", "--help"])
         shown = capsys.readouterr().out
         assert ended.value.code == 0
-        assert all(option in shown for option in ("--estimator", "--data-file", "--encoder-learning-rate", "--noise"))
+        assert all(option in shown for option in ("--estimator", "--data", "--encoder-learning-rate", "--noise"))
         assert "only operators may be heads" in shown and "steps between two records" in shown
 
 
@@ -114,28 +117,26 @@ def test_a_sweep_skips_what_is_done_and_prints_a_table(capsys, tmp_path):
     assert [folder for folder in before if before[folder] != after[folder]] == [results[0].folder]
 
 
-def test_a_cell_whose_process_is_killed_is_finished_all_the_same(tmp_path):
-    words = ["sweep", "clusters", "--estimators", "ste,spigot", "--seeds", "1", *QUICK, "--out", str(tmp_path)]
-    words += ["--steps", "400", "--evaluate-every", "100"]
-    program = f"from pullback.experiments.cli import main; main({words!r})"
-    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    victims, deadline = [], time.monotonic() + 200
-    while not victims and time.monotonic() < deadline and parent.poll() is None:
-        time.sleep(0.05)
-        if list(tmp_path.glob("*/records.jsonl")):
-            victims = workers_of(parent.pid)
-    assert victims
-    subprocess.run(["kill", "-9", str(victims[0])], check=True)
-    printed, _ = parent.communicate(timeout=300)
-    assert parent.returncode == 0, printed
-    results, _ = records.read(tmp_path, TASKS)
+def test_a_cell_whose_process_is_killed_is_finished_all_the_same(tmp_path, monkeypatch):
+    train_cell, died = sweeping.train_cell, tmp_path / "died"
+
+    def train_cell_and_die(run, folder):
+        def die_after_the_first_record():
+            while not folder.joinpath(run.key, "records.jsonl").exists():
+                time.sleep(0.01)
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if run.estimator == "ste" and not died.exists():
+            threading.Thread(target=die_after_the_first_record, daemon=True).start()
+        return train_cell(run, folder)
+
+    monkeypatch.setattr(sweeping, "train_cell", train_cell_and_die)
+    runs = [replace(SMALL["clusters"], estimator=name, steps=400, evaluate_every=10) for name in ("ste", "spigot")]
+    assert sweeping.sweep(runs, tmp_path / "runs") == {}
+    assert died.exists()
+    results, _ = records.read(tmp_path / "runs", TASKS)
     assert len(results) == 2 and all(result.is_done for result in results)
-
-
-def workers_of(parent):
-    """Processes of joblib that `parent` has started."""
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if "popen_loky" in line]
 
 
 def test_estimators_and_tasks_are_listed(capsys):

@@ -9,7 +9,8 @@ import pullback as pb
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.task import Told, batch_of
 from pullback.experiments.tasks import clusters, listops
-from pullback.experiments.tasks.listops import ListOps, parse
+from pullback.experiments.tasks.expressions import parse
+from pullback.experiments.tasks.listops import ListOps
 from pullback.experiments.tasks.subset import SubsetToy, distances
 from small_runs import SETUPS, SMALL
 
@@ -115,9 +116,10 @@ def test_typed_trees_have_operators_as_heads():
 
 
 def test_a_published_file_is_read(tmp_path):
-    file = tmp_path / "test.tsv"
+    file = tmp_path / "listops" / "test.tsv"
+    file.parent.mkdir()
     file.write_text("8\t( ( ( [MAX 2 ) 8 ) ] )\n3\t( ( [SM 1 ) 2 ] )\n")
-    batch = batch_of(ListOps(data_file=str(file)).data()["test"])
+    batch = batch_of(ListOps(data_folder=str(tmp_path), published="test.tsv").data()["test"])
     assert batch.y.tolist() == [8] and batch.lengths.tolist() == [4]
 
 
@@ -126,14 +128,22 @@ def test_a_published_file_is_read(tmp_path):
     [
         ("8 [MAX 2 ]\n", "line 1: not a label, a tab and an expression"),
         ("7\t[MAX 2 8 ]\n", "the value is 8, the label says 7"),
-        ("7\t[MAX 2 8\n", "cannot be read"),
+        ("7\t[MAX 2 8\n", "is not an expression"),
         ("3\t[SM 1 2 ]\n", "no expression uses"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(content, message, tmp_path):
-    file = tmp_path / "test.tsv"
+    file = tmp_path / "listops" / "test.tsv"
+    file.parent.mkdir()
     file.write_text(content)
     with pytest.raises(Mistake, match=message):
-        ListOps(data_file=str(file)).data()
-    with pytest.raises(Mistake, match=r"nowhere\.tsv cannot be read"):
-        ListOps(data_file="nowhere.tsv").data()
+        ListOps(data_folder=str(tmp_path), published="test.tsv").data()
+
+
+def test_a_file_that_is_missing_or_damaged_is_named(tmp_path):
+    with pytest.raises(Mistake, match=r"test_d20a\.tsv is not there.  --data is a folder with a folder listops in it"):
+        ListOps(data_folder=str(tmp_path)).data()
+    (tmp_path / "listops").mkdir()
+    (tmp_path / "listops" / "test_d20a.tsv.xz").write_text("not compressed")
+    with pytest.raises(Mistake, match=r"test_d20a\.tsv\.xz cannot be read"):
+        ListOps(data_folder=str(tmp_path)).data()

@@ -5,107 +5,34 @@ only if the tree brings arguments to their operators.  Simplified as by Paulus e
 Reference: Nangia and Bowman (2018).
 """
 
-import lzma
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 import pullback as pb
+from pullback.experiments.batches import Listed, padded
+from pullback.experiments.files import DataFolder, lines_of
 from pullback.experiments.mistakes import Mistake
+from pullback.experiments.modules import Biaffine, BiLSTM
 from pullback.experiments.task import Model, Picture, Split, Task
+from pullback.experiments.tasks.expressions import (
+    CLOSE,
+    NUMBERS,
+    OPERATORS,
+    WORDS,
+    Expression,
+    draw_tokens,
+    parse,
+    read,
+)
 
-OPERATORS = ("[MIN", "[MAX", "[MED")
-CLOSE = "]"
-WORDS = ("<pad>", *map(str, range(10)), *OPERATORS, CLOSE)
-NUMBERS = {word: number for number, word in enumerate(WORDS)}
 FIRST_OPERATOR, CLOSING = NUMBERS[OPERATORS[0]], NUMBERS[CLOSE]
-NESTED = 0.25  # how often an argument is an expression where it may be one
 CHUNK = 250  # examples that are evaluated at a time
-
-
-# ---- expressions
-
-
-@dataclass(frozen=True)
-class Expression:
-    """Tokens, the head of each (0 for none, else 1 + the operator's position), its value and its depth."""
-
-    tokens: tuple[str, ...]
-    heads: tuple[int, ...]
-    value: int
-    depth: int
-
-
-def parse(tokens: Sequence[str]) -> Expression:
-    """The expression that `tokens` spell; ValueError if they spell none."""
-    heads: list[int] = []
-    open_at: list[int] = []  # operators that wait for their closing bracket
-    values: list[list[int]] = [[]]  # of their arguments
-    depth = 0
-    for position, token in enumerate(tokens):
-        heads.append(open_at[-1] + 1 if open_at else 0)
-        if token in OPERATORS:
-            open_at.append(position)
-            values.append([])
-            depth = max(depth, len(open_at))
-        elif token == CLOSE:
-            operator = tokens[open_at.pop()]
-            arguments = sorted(values.pop())
-            values[-1].append(_value(operator, arguments))
-        else:
-            values[-1].append(int(token))
-    if open_at or len(values) != 1 or len(values[0]) != 1:
-        raise ValueError(f"{' '.join(tokens)!r} is not an expression")
-    return Expression(tuple(tokens), tuple(heads), values[0][0], depth)
-
-
-def _value(operator: str, arguments: list[int]) -> int:
-    if operator == "[MIN":
-        return arguments[0]
-    if operator == "[MAX":
-        return arguments[-1]
-    middle = len(arguments) // 2
-    return arguments[middle] if len(arguments) % 2 else (arguments[middle - 1] + arguments[middle]) // 2
-
-
-def draw_tokens(generator: random.Random, depth: int, most: int) -> list[str]:
-    """Tokens of an expression that is exactly `depth` deep, with 2 to `most` arguments everywhere."""
-    arguments = generator.randint(2, most)
-    deepest = generator.randrange(arguments)
-    tokens = [generator.choice(OPERATORS)]
-    for i in range(arguments):
-        if depth > 1 and i == deepest:
-            tokens += draw_tokens(generator, depth - 1, most)
-        elif depth > 1 and generator.random() < NESTED:
-            tokens += draw_tokens(generator, generator.randint(1, depth - 1), most)
-        else:
-            tokens.append(str(generator.randrange(10)))
-    return [*tokens, CLOSE]
-
-
-def read_file(path: Path) -> Iterator[Expression]:
-    """The expressions of a published file, plain or compressed, as far as they use our operators.
-
-    A line is a label, a tab, and the expression with parentheses around binary steps, which are dropped.
-    """
-    with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as file:
-        for number, line in enumerate(file, 1):
-            label, tab, text = line.strip().partition("\t")
-            tokens = [token for token in text.split() if token not in "()"]
-            if not tab or not tokens:
-                raise Mistake(f"{path}, line {number}: not a label, a tab and an expression.")
-            if all(token in NUMBERS for token in tokens):
-                expression = parse(tokens)
-                if expression.value != int(label):
-                    raise Mistake(f"{path}, line {number}: the value is {expression.value}, the label says {label}.")
-                yield expression
 
 
 # ---- batches
@@ -133,12 +60,9 @@ class Batch:
 def collate(expressions: Sequence[Expression]) -> Batch:
     """Expressions side by side."""
 
-    def padded(rows: list[list[int]], value: int) -> Tensor:
-        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
-
     return Batch(
-        padded([[NUMBERS[token] for token in one.tokens] for one in expressions], 0),
-        padded([list(one.heads) for one in expressions], -1),
+        padded([[NUMBERS[token] for token in one.tokens] for one in expressions]),
+        padded([one.heads for one in expressions], -1),
         torch.tensor([len(one.tokens) for one in expressions]),
         torch.tensor([one.value for one in expressions]),
         torch.tensor([one.depth for one in expressions]),
@@ -167,43 +91,21 @@ class Drawn:
         return collate([self.one(number) for number in indices.tolist()])
 
 
-class Listed:
-    """Expressions that are there already."""
-
-    def __init__(self, expressions: Sequence[Expression]) -> None:
-        self.expressions = expressions
-
-    def __len__(self) -> int:
-        return len(self.expressions)
-
-    def __getitem__(self, indices: Tensor) -> Batch:
-        return collate([self.expressions[number] for number in indices.tolist()])
-
-
 # ---- the model
 
 
 class Encoder(nn.Module):
-    """A BiLSTM over tokens, and a biaffine score for every arc, kept within ±8."""
+    """A BiLSTM over tokens, and a score for every arc."""
 
-    def __init__(self, embedding: int = 48, hidden: int = 64, arcs: int = 64) -> None:
+    def __init__(self, embedding: int = 48, hidden: int = 64) -> None:
         super().__init__()
         self.embedding = nn.Embedding(len(WORDS), embedding)
-        self.lstm = nn.LSTM(embedding, hidden, batch_first=True, bidirectional=True)
-        self.root = nn.Parameter(0.1 * torch.randn(2 * hidden))
-        self.head, self.modifier = nn.Linear(2 * hidden, arcs), nn.Linear(2 * hidden, arcs)
-        self.pair = nn.Parameter(torch.randn(arcs + 1, arcs) / arcs**0.5)
+        self.lstm = BiLSTM(embedding, hidden)
+        self.arcs = Biaffine(2 * hidden)
 
     def forward(self, batch: Batch) -> Tensor:
-        embedded = pack_padded_sequence(
-            self.embedding(batch.tokens), batch.lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
-        states, _ = pad_packed_sequence(self.lstm(embedded)[0], batch_first=True)  # (m, n, 2 · hidden)
-        nodes = torch.cat([self.root.expand(len(states), 1, -1), states], 1)
-        heads = nn.functional.pad(self.head(nodes).relu(), (0, 1), value=1.0)  # one more: a score for every modifier
-        scores = heads @ self.pair @ self.modifier(nodes).relu().mT  # (m, head, modifier)
-        clipped: Tensor = 8 * torch.tanh(scores / 8)
-        return clipped
+        scores: Tensor = self.arcs(self.lstm(self.embedding(batch.tokens), batch.lengths))
+        return scores
 
 
 class Decoder(nn.Module):
@@ -245,7 +147,8 @@ class ListOps(Task):
         train: how many expressions to train on.
         test: how many to validate on, and to test on.
         data_seed: of the expressions.
-        data_file: a published file to test on (label, tab, expression); expressions with other operators are left out.
+        data_folder: a folder with published files, to test on one of them instead of on expressions of our own.
+        published: the file to test on; expressions with other operators than ours are left out.
     """
 
     depth: int = 3
@@ -256,7 +159,8 @@ class ListOps(Task):
     train: int = 100_000
     test: int = 1000
     data_seed: int = 7
-    data_file: str = ""
+    data_folder: DataFolder = ""
+    published: str = "test_d20a.tsv"
 
     name: ClassVar[str] = "listops"
     measure: ClassVar[str] = "accuracy"
@@ -275,14 +179,11 @@ class ListOps(Task):
 
     def data(self) -> dict[str, Split]:
         test: Split = Drawn(self, self.test, 3 * self.data_seed + 2)
-        if self.data_file:
-            path = Path(self.data_file)
-            try:
-                test = Listed(list(read_file(path))[: self.test])
-            except (OSError, ValueError, lzma.LZMAError) as error:
-                raise Mistake(f"{path} cannot be read ({error}); expected a ListOps file.") from error
+        if self.data_folder:
+            name = f"listops/{self.published}"
+            test = Listed(list(read(lines_of(self.data_folder, name), name))[: self.test], collate)
             if not len(test):
-                raise Mistake(f"{path}: no expression uses nothing but {', '.join(OPERATORS)}.")
+                raise Mistake(f"{name}: no expression uses nothing but {', '.join(OPERATORS)}.")
         return {
             "train": Drawn(self, self.train, 3 * self.data_seed),
             "validation": Drawn(self, self.test, 3 * self.data_seed + 1),

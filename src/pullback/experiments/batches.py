@@ -1,0 +1,47 @@
+"""Examples that are there already, words as numbers, and rows of unlike lengths side by side."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+
+class Listed:
+    """A split of examples in a list, put together by `collate` when they are asked for."""
+
+    def __init__(self, examples: Sequence[Any], collate: Callable[[Sequence[Any]], Any]) -> None:
+        self.examples, self.collate = examples, collate
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, indices: Tensor) -> Any:
+        return self.collate([self.examples[number] for number in indices.tolist()])
+
+
+class Vocabulary:
+    """Words as numbers: 0 is padding, 1 every word that is seldom or never seen in training."""
+
+    PADDING, UNKNOWN = 0, 1
+
+    def __init__(self, sentences: Iterable[Sequence[str]], fewest: int = 1) -> None:
+        """`fewest`: how often a word has to be seen to have a number of its own."""
+        counts = Counter(word for sentence in sentences for word in sentence)
+        kept = sorted(word for word, count in counts.items() if count >= fewest)
+        self.words = ("<pad>", "<unknown>", *kept)
+        self._numbers = {word: number for number, word in enumerate(self.words)}
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def numbers(self, words: Sequence[str]) -> list[int]:
+        """The number of each word."""
+        return [self._numbers.get(word, self.UNKNOWN) for word in words]
+
+
+def padded(rows: Sequence[Sequence[int]], value: int = 0) -> Tensor:
+    """Rows of integers side by side, (rows, longest), with `value` beyond the end of each."""
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)

@@ -1,0 +1,44 @@
+"""Where the data of a task come from: files of a folder that the user names, or small samples that are built in."""
+
+import lzma
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from pullback.experiments.mistakes import Mistake
+
+DataFolder = Annotated[str, tyro.conf.arg(aliases=("--data",))]
+"""A setting of a task: the folder that holds its files; built-in samples if it is empty."""
+
+SOURCES = {
+    "listops": "the files of Nangia and Bowman (2018), github.com/nyu-mll/spinn, python/spinn/data/listops",
+}
+"""The data sets that tasks read, each a folder of the data folder, and where they are published."""
+
+
+def lines_of(folder: str, name: str) -> list[str]:
+    """The lines of a text file, without their ends.
+
+    folder: the data folder; "" for the sample that is built in.
+    name: of the file in it, such as "listops/test_d20a.tsv".  A file that ends in .xz besides is read as well.
+    """
+    if not folder:
+        return resources.files(__package__).joinpath("samples", *name.split("/")).read_text("utf-8").splitlines()
+    path = path_of(folder, name)
+    try:
+        with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
+            return file.read().splitlines()
+    except (OSError, EOFError, UnicodeError, lzma.LZMAError) as error:
+        raise Mistake(f"{path} cannot be read: {error}") from error
+
+
+def path_of(folder: str, name: str) -> Path:
+    """A file of the data folder, or the compressed file beside it; `Mistake` if there is neither."""
+    plain = Path(folder) / name
+    for path in (plain, plain.with_name(f"{plain.name}.xz")):
+        if path.is_file():
+            return path
+    data_set = name.partition("/")[0]
+    raise Mistake(f"{plain} is not there.  --data is a folder with a folder {data_set} in it: {SOURCES[data_set]}.")
