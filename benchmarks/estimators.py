@@ -55,7 +55,7 @@ def overhead() -> Iterator[Figure]:
     trees = pb.DependencyTree(torch.full((BATCH,), WORDS))
     scores = torch.randn(BATCH, WORDS + 1, WORDS + 1, generator=generator).requires_grad_()
     weight = torch.randn(WORDS + 1, WORDS + 1, generator=generator)
-    z, direction = trees.argmax(scores), torch.randn(scores.shape, generator=generator)
+    z, direction = trees.argmax(scores), weight.expand(scores.shape)  # the gradient that the decoder sends
 
     def decode(point: torch.Tensor) -> torch.Tensor:
         return (point * weight).sum((-1, -2))

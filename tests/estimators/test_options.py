@@ -32,6 +32,21 @@ def test_a_step_size_that_is_no_length_is_a_wrong_value(size):
         pb.spigot(step_size=size)
 
 
+@pytest.mark.parametrize(
+    ("make", "option"),
+    [("ste", "step_size"), ("spigot", "step_size"), ("spigot_eg", "step_size"), ("blackbox", "lam"), ("imle", "lam")],
+)
+def test_a_wrong_step_is_named_as_the_user_named_it(make, option):
+    with pytest.raises(ValueError, match=rf"^{make}: {option} is -1"):
+        pb.get_estimator(make, **{option: -1.0})
+
+
+def test_an_entropy_bonus_is_one_number_for_each_example():
+    scores = torch.zeros(3, 4, requires_grad=True)
+    with pytest.raises(ValueError, match=r"reinforce: entropy has shape \(2,\); expected .* \(3,\)"):
+        pb.reinforce(entropy=torch.ones(2)).loss(pb.Categorical(), scores, lambda z: z.sum(-1))
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.complex64], ids=str)
 def test_tensors_of_step_sizes_hold_real_numbers(dtype):
     with pytest.raises(TypeError, match=rf"step_size has dtype {dtype}; expected real numbers"):

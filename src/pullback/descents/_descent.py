@@ -89,12 +89,12 @@ class Pullback(ABC):
         """How often the downstream loss is evaluated, the gradient at the start included; None if it depends."""
 
     @abstractmethod
-    def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
-        """The label, shaped like the start."""
-
     def pull(self, structure: Structure, start: Iterate, downstream: Downstream) -> Pulled:
-        """The label with what is known about the way to it; what an estimator asks for."""
-        return Pulled(start.point, self.target(structure, start, downstream))
+        """The label, with what is known about the way to it; one that knows nothing says Pulled(start.point, label)."""
+
+    def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
+        """The label alone, shaped like the start."""
+        return self.pull(structure, start, downstream).target
 
     @property
     def uses_loss(self) -> bool:
@@ -189,9 +189,6 @@ class Descent(Pullback):
     @property
     def rescales(self) -> bool:
         return isinstance(self.step_size, StepSize) and self.step_size.rescale
-
-    def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
-        return self.pull(structure, start, downstream).target
 
     def pull(self, structure: Structure, start: Iterate, downstream: Downstream) -> Pulled:
         forbidden = None if start.scores is None else start.scores == -torch.inf

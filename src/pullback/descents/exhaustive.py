@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from pullback.descents._descent import Downstream, Iterate, Pullback
+from pullback.descents._descent import Downstream, Iterate, Pullback, Pulled
 from pullback.structures._capabilities import Enumerable, require
 from pullback.structures._structure import Structure
 
@@ -25,7 +24,7 @@ class Exhaustive(Pullback):
     def evaluations(self) -> int | None:
         return None
 
-    def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
+    def pull(self, structure: Structure, start: Iterate, downstream: Downstream) -> Pulled:
         best = start.point if start.scores is None else structure.argmax(start.scores)
         safe = best
         lowest = best.new_full(structure.batch_shape(best), torch.inf)
@@ -39,4 +38,5 @@ class Exhaustive(Pullback):
             better = loss < lowest
             lowest = torch.where(better, loss, lowest)
             best = torch.where(structure.widen(better), candidate, best)
-        return best.masked_fill(structure.widen(lowest == torch.inf), torch.nan)  # no vertex has a finite loss
+        label = best.masked_fill(structure.widen(lowest == torch.inf), torch.nan)  # no vertex has a finite loss
+        return Pulled(start.point, label)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pullback.descents._descent import Downstream, Iterate, Pullback
+from pullback.descents._descent import Downstream, Iterate, Pullback, Pulled
 from pullback.structures._structure import Structure
 
 
@@ -25,5 +25,5 @@ class Given(Pullback):
     def evaluations(self) -> int:
         return 0
 
-    def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
-        return start.point if self.label is None else self.label.to(start.point)
+    def pull(self, structure: Structure, start: Iterate, downstream: Downstream) -> Pulled:
+        return Pulled(start.point, start.point if self.label is None else self.label.to(start.point))

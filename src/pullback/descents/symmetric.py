@@ -35,9 +35,6 @@ class Symmetric(Pullback):
     def rescales(self) -> bool:
         return self.descent.rescales
 
-    def target(self, structure: Structure, start: Iterate, downstream: Downstream) -> Tensor:
-        return self.pull(structure, start, downstream).target
-
     def pull(self, structure: Structure, start: Iterate, downstream: Downstream) -> Pulled:
         loss, gradient = downstream.loss_and_gradient_at(start.point)
         both = _Known(torch.stack([loss, loss]), torch.stack([gradient, -gradient]))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pullback.estimators._inspection import Inspection, Label, inspect_scores
+from pullback.operators._register import is_plain_eager
 from pullback.regularizers._options import Number, now
 from pullback.structures._checks import broadcasts
 from pullback.structures._structure import Structure
@@ -155,35 +156,54 @@ def follow(structure: Structure, downstream: Loss, point: Tensor) -> Tensor:
     """`evaluate` for a method that differentiates the losses in the point, which they therefore have to depend on."""
     if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and point.requires_grad):
         return evaluate(structure, downstream, point.clone())
-    latent, ticket = _Followed.apply(point, structure.batch_shape(point))  # type: ignore[no-untyped-call]
+    latent, ticket = _Weighed.apply(point, structure.batch_shape(point), True)  # type: ignore[no-untyped-call]
     losses = evaluate(structure, downstream, latent)
     if not losses.requires_grad:
         raise ValueError(NO_GRADIENT)
     return redeem(ticket, losses)
 
 
-def redeem(ticket: Tensor, losses: Tensor) -> Tensor:
+def weigh(structure: Structure, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Scores, which get no gradient from an example whose loss has weight 0, and a ticket to be redeemed for that."""
+    if not (is_plain_eager() and torch.is_grad_enabled() and scores.requires_grad):
+        return scores, None
+    weighed: tuple[Tensor, Tensor] = _Weighed.apply(scores, structure.batch_shape(scores), False)  # type: ignore[no-untyped-call]
+    return weighed
+
+
+def redeem(ticket: Tensor | None, losses: Tensor) -> Tensor:
     """`losses` plus the zeros of a ticket, which brings their weights to the function that gave it out.
 
     That function hands a point to the decoder and a ticket to us.  Its backward runs when both have come back, so there
     it is known whether a gradient has reached the point, and what weight the user gave to each loss.
     """
-    return losses + ticket.to(losses.dtype)
+    if ticket is None:
+        return losses
+    return losses + (ticket if ticket.dtype == losses.dtype else ticket.to(losses.dtype))
 
 
-class _Followed(torch.autograd.Function):
-    """A point for the decoder, which notices if no gradient comes back to it."""
+class _Weighed(torch.autograd.Function):
+    """A copy of a tensor and a ticket; backward, 0 where the weight of an example is 0: its loss may be NaN.
+
+    With `needed` it is a mistake if no gradient comes back.
+    """
 
     @staticmethod
-    def forward(ctx: Any, point: Tensor, batch: torch.Size) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, tensor: Tensor, batch: torch.Size, needed: bool) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        return point.clone(), point.new_zeros(batch)
+        ctx.needed = needed
+        return tensor.clone(), tensor.new_zeros(batch)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor | None, weight: Tensor | None) -> tuple[Tensor | None, None]:
-        if gradient is None and weight is not None:
-            raise ValueError(NO_GRADIENT)
-        return gradient, None
+    def backward(ctx: Any, gradient: Tensor | None, weight: Tensor | None) -> tuple[Tensor | None, None, None]:
+        if weight is None:
+            return gradient, None, None
+        if gradient is None:
+            if ctx.needed:
+                raise ValueError(NO_GRADIENT)
+            return None, None, None
+        unweighted = (weight == 0).reshape(weight.shape + (1,) * (gradient.dim() - weight.dim()))
+        return gradient.masked_fill(unweighted, 0), None, None
 
 
 def check_batch(what: str, numbers: Tensor, structure: Structure, scores: Tensor) -> None:

@@ -10,7 +10,7 @@ from pullback.estimators._steps import steps_of
 from pullback.estimators.noise import Noise
 from pullback.estimators.perturbed import Perturbed
 from pullback.estimators.surrogate import Surrogate
-from pullback.regularizers._options import Number
+from pullback.regularizers._options import Number, check_number
 from pullback.regularizers.unregularized import Unregularized
 
 
@@ -23,6 +23,7 @@ def blackbox(lam: Number = 1.0) -> Surrogate:
     large enough to reach another structure; any schedule of it keeps the scale of the gradient.
     Reference: Vlastelica et al. (2020).
     """
+    check_number("blackbox: lam", lam)
     return Surrogate(Unregularized(), Mirror(Fixed(lam, rescale=True), regularizer=Unregularized()))
 
 

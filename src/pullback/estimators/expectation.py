@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pullback.estimators._estimator import Estimator, Loss, cooled, evaluate
+from pullback.estimators._estimator import Estimator, Loss, cooled, evaluate, redeem, weigh
 from pullback.regularizers._options import Number, check_count, check_number
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, require
 from pullback.structures._structure import Structure
@@ -160,11 +160,14 @@ class Expectation(Estimator, nn.Module):
         scores = structure.restrict(scores)
         if scores.numel() == 0:
             return evaluate(structure, downstream, scores)
+        scores, ticket = weigh(structure, scores)
         vertices, weights = self.summands.weighted(structure, cooled(structure, scores, self.temperature))
         losses = _losses(structure, downstream, vertices, weights)
         expected = torch.where(weights > 0, weights * losses, 0).sum(0)
         baseline = self.summands.baseline(losses.detach(), weights.detach())
-        return expected if baseline is None else expected - baseline * (weights - weights.detach()).sum(0)
+        if baseline is not None:
+            expected = expected - baseline * (weights - weights.detach()).sum(0)
+        return redeem(ticket, expected)
 
     def extra_repr(self) -> str:
         return f"{self.summands}, temperature={self.temperature}"

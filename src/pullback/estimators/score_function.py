@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pullback.distributions._distribution import StructureDistribution
 from pullback.distributions.gibbs import Gibbs
 from pullback.distributions.sparsemap import SparseMAPDistribution
-from pullback.estimators._estimator import Estimator, Loss, Replay, cooled, evaluate
+from pullback.estimators._estimator import Estimator, Loss, Replay, check_batch, cooled, evaluate, redeem, weigh
 from pullback.estimators._without_replacement import MOST, draw
 from pullback.regularizers._options import Number, among, by_name, check_count, check_number, now
 from pullback.structures._structure import Structure
@@ -192,8 +192,8 @@ class ScoreFunction(Estimator, nn.Module):
         return self.samples + self.baseline.evaluations
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
-        restricted = structure.restrict(scores)
-        p = self.distribution(structure, cooled(structure, restricted, self.temperature), validate_args=False)
+        weighed, ticket = weigh(structure, structure.restrict(scores))
+        p = self.distribution(structure, cooled(structure, weighed, self.temperature), validate_args=False)
         unordered = None if self.replacement else draw(p, self.samples, self.generator)
         drawn = p.sample((self.samples,), generator=self.generator) if unordered is None else unordered.vertices
         replay = Replay(scores) if self.baseline.evaluations else None
@@ -212,13 +212,16 @@ class ScoreFunction(Estimator, nn.Module):
         guess = self.baseline.guess(Sampled(known, scores.detach(), mean_of_others, loss_of_argmax))
         score = p.log_prob(drawn)
         each = losses + (known - guess.to(known)) * _gradient_of(score)
-        return (each.mean(0) if unordered is None else (unordered.weights * each).sum(0)) - self._bonus(p)
+        mean = each.mean(0) if unordered is None else (unordered.weights * each).sum(0)
+        return redeem(ticket, mean - self._bonus(structure, scores, p))
 
-    def _bonus(self, p: StructureDistribution) -> Tensor | float:
+    def _bonus(self, structure: Structure, scores: Tensor, p: StructureDistribution) -> Tensor | float:
         """β H, of which only the gradient counts."""
         strength = now("reinforce: entropy", self.entropy)
         if not isinstance(strength, Tensor) and strength == 0:
             return 0.0
+        if isinstance(strength, Tensor):
+            check_batch("reinforce: entropy", strength, structure, scores)
         return strength * _gradient_of(p.entropy())
 
     def extra_repr(self) -> str:

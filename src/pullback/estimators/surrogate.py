@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pullback.descents._descent import Iterate, Pullback, Pulled, per_example
+from pullback.descents.unconstrained import Unconstrained
 from pullback.estimators._estimator import NO_GRADIENT, Estimator, Loss, Replay, evaluate, redeem
 from pullback.estimators._inspection import Label, inspect_label
 from pullback.regularizers._options import Number, check_number
@@ -73,7 +74,8 @@ class Surrogate(Estimator):
         call = _Call(self, structure, downstream, replay)
         latent, ticket = _Pull.apply(scores, point, call)  # type: ignore[no-untyped-call]
         losses = evaluate(structure, downstream, latent)
-        call.losses = losses.detach()
+        if self.descent.uses_loss:
+            call.losses = losses.detach()
         if self._starts_forward and not losses.requires_grad:
             raise ValueError(NO_GRADIENT)
         return redeem(ticket, losses)
@@ -98,7 +100,8 @@ class Surrogate(Estimator):
         return pulled if pulled is None or self._starts_forward else 1 + pulled
 
     def _point(self, structure: Structure, scores: Tensor) -> Tensor:
-        return self.forward.predict(structure, scores.detach()).detach()
+        point = self.forward.predict(structure, scores.detach())
+        return point.detach() if point.requires_grad else point
 
     @cached_property
     def _origin(self) -> Start:
@@ -113,6 +116,19 @@ class Surrogate(Estimator):
     def _predictions(self) -> list[Prediction]:
         """Those that are asked for beside `forward`."""
         return [used for used in (self.prediction, self._origin) if isinstance(used, Prediction)]
+
+    @cached_property
+    def _factor(self) -> float | None:
+        """What multiplies the decoder's gradient on its way to the scores, if that is all that happens to it.
+
+        One unconstrained step from the prediction: prediction − target is η ∇L.
+        """
+        step, scale = self.descent, self.scale
+        if not isinstance(step, Unconstrained) or step.steps > 1 or step.backtrack or not self._starts_forward:
+            return None
+        if not isinstance(step.step_size, int | float) or not isinstance(scale, int | float):
+            return None
+        return step.step_size * scale if same(self._origin, self.prediction) else None
 
     @cached_property
     def _is_one_gradient(self) -> bool:
@@ -259,12 +275,23 @@ def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None
         raise ValueError(NO_GRADIENT)
     if weight is None:
         raise RuntimeError("The latent point was differentiated, but not through the losses that `loss` returned.")
+    if gradient is not None and call.surrogate._factor is not None:
+        answer = _straight_through(call.structure, scores, gradient, call.surrogate._factor)
+        if math.isfinite(answer.sum().item()):  # else an example is broken, perhaps one of weight 0
+            return answer
     weight = call.structure.widen(weight if gradient is None else weight.to(gradient.dtype))
     label = _Label(call, scores, point, None if gradient is None else gradient / weight)
     answer = label.gradient() * weight
     if gradient is not None and label.broken is None:  # then no weight is 0, or the quotient would not be finite
         return answer
     return answer.masked_fill(weight == 0, 0)  # where it is 0, the loss may be NaN
+
+
+def _straight_through(structure: Structure, scores: Tensor, gradient: Tensor, factor: float) -> Tensor:
+    """A gradient of the decoder times a number, 0 at parts that may not be used."""
+    seen = structure.count_once(structure.gradient_of_parts(gradient))
+    answer = seen.masked_fill(structure.forbid(scores.to(seen.dtype)) == -torch.inf, 0)
+    return answer if factor == 1 else answer * factor
 
 
 class _Once(torch.autograd.Function):
