@@ -229,9 +229,9 @@ def test_a_gradient_under_an_adaptive_step_does_not_depend_on_the_batch():
 def test_options_that_make_no_sense_are_refused():
     with pytest.raises(TypeError, match=r"lam is 'adaptiv'; expected a finite number ≥ 0, .* or one of .*'adaptive'"):
         pb.imle("adaptiv")
-    with pytest.raises(ValueError, match=r"step_size is -1; expected a finite number ≥ 0"):
+    with pytest.raises(ValueError, match=r"imle: lam is -1; expected a finite number ≥ 0"):
         pb.imle(-1)
-    with pytest.raises(ValueError, match=r"Fixed: size is -1; expected a finite number ≥ 0"):
+    with pytest.raises(ValueError, match=r"blackbox: lam is -1; expected a finite number ≥ 0"):
         pb.blackbox(-1)
     with pytest.raises(ValueError, match=r"Symmetric: descent is Projected\(.*; expected one step"):
         pb.Symmetric(pb.Projected(0.1, steps=2))
