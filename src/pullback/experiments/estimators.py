@@ -17,11 +17,8 @@ class Supervised(Informed):
     """Learns the structure it is told with the CRF or SparseMAP loss, while the decoder sees the argmax."""
 
     def loss(self, structure: pb.Structure, scores: Tensor, downstream: Callable[[Tensor], Tensor]) -> Tensor:
-        log_linear = structure.offers(pb.LogLinear)
-        intermediate = pb.FenchelYoungLoss(pb.Entropy() if log_linear else pb.SquaredNorm())
-        point = structure.argmax(scores.detach())
-        learned: Tensor = intermediate(structure, scores, self.label.to(scores.dtype))
-        return downstream(point) + learned
+        prediction = "entropy" if structure.offers(pb.LogLinear) else "squared_norm"
+        return pb.supervised(self.label.to(scores), prediction).loss(structure, scores, downstream)
 
 
 def options_of(name: str) -> list[str]:

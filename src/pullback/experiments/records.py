@@ -29,6 +29,10 @@ FORMAT, VERSION = "pullback run", 2
 Record = dict[str, Any]
 
 
+class Busy(Mistake):
+    """Another process trains the run."""
+
+
 class Log:
     """The folder of one run."""
 
@@ -58,7 +62,7 @@ class Log:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError as error:
-                    raise Mistake(f"{self.folder} is being trained by another process.") from error
+                    raise Busy(f"{self.folder} is being trained by another process.") from error
             yield
 
     # ---- writing

@@ -1,0 +1,67 @@
+"""What is printed as a table: results, tasks, and the catalog of estimators."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import pullback as pb
+from pullback.experiments.estimators import options_of
+from pullback.experiments.records import Result
+from pullback.experiments.report.summary import Row, Section, sections
+from pullback.experiments.tasks import SETUPS
+
+
+def say_sections(results: Sequence[Result], console: Console) -> None:
+    """A table and a sentence for each task."""
+    for section in sections(results):
+        console.print(_terminal_table(section))
+        console.print(section.conclusion, highlight=False)
+        if section.unfinished:
+            console.print(f"{len(section.unfinished)} runs are not finished, and are not in the table.")
+
+
+def _terminal_table(section: Section) -> Table:
+    table = Table(title=section.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("estimator", no_wrap=True)
+    shown = section.measures[:3]
+    for column in (*(measure.replace("_", " ") for measure in shown), "decodings", "seconds"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in section.rows:
+        cells = [_terminal_cell(section, row, measure) for measure in shown]
+        cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}"]
+        table.add_row(row.label, *cells, *cost, style="dim" if section.is_yardstick(row) else "")
+    return table
+
+
+def _terminal_cell(section: Section, row: Row, measure: str) -> str:
+    value, error, best = row.middle(measure), row.error(measure), section.best(measure)
+    if value is None:
+        return ""
+    text = section.show(measure, value) + (f" ±{section.show_error(measure, error)}" if error is not None else "")
+    if row is best:
+        return f"[bold]{text}[/bold]"
+    return f"{text} =" if best is not None and section.tied(measure, row, best) else text
+
+
+def table_of_tasks() -> Table:
+    """The set-ups, and what can be trained on each."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("task", "what it is", "estimators that fit"):
+        table.add_column(column)
+    for name, run in SETUPS.items():
+        table.add_row(name, run.task.summary, ", ".join(run.task.estimators()))
+    return table
+
+
+def table_of_estimators() -> Table:
+    """The catalog."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    for column in ("kind", "gradient of the scores", "needs", "evaluations", "options"):
+        table.add_column(column)
+    for name, entry in pb.CATALOG.items():
+        options = ", ".join(options_of(name))
+        table.add_row(name, entry.kind, entry.formula, entry.needs_in_words, str(entry.evaluations), options)
+    return table
