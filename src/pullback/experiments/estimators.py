@@ -21,13 +21,19 @@ class Supervised(Informed):
         return pb.supervised(self.label.to(scores), prediction).loss(structure, scores, downstream)
 
 
-def options_of(name: str) -> list[str]:
-    """The options that an estimator of the catalog has, by their names."""
+def standard_options(name: str) -> dict[str, Any]:
+    """The options that an estimator of the catalog has, each with the value it has if nothing is said."""
     if name not in pb.CATALOG:
-        return []
+        return {}
     entry = pb.CATALOG[name]
     given = {"generator", *entry.given}
-    return [option for option in inspect.signature(entry.make).parameters if option not in given]
+    every = inspect.signature(entry.make).parameters
+    return {option: parameter.default for option, parameter in every.items() if option not in given}
+
+
+def options_of(name: str) -> list[str]:
+    """The options that an estimator of the catalog has, by their names."""
+    return list(standard_options(name))
 
 
 POINT_METHODS = ("pulled back", "relaxed", "straight-through")

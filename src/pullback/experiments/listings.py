@@ -19,14 +19,16 @@ def say_sections(results: Sequence[Result], console: Console) -> None:
         console.print(_terminal_table(section))
         console.print(section.conclusion, highlight=False)
         if section.unfinished:
-            console.print(f"{len(section.unfinished)} runs are not finished, and are not in the table.")
+            count = len(section.unfinished)
+            are = "1 run is" if count == 1 else f"{count} runs are"
+            console.print(f"{are} not finished, and not in the table.")
 
 
 def _terminal_table(section: Section) -> Table:
     table = Table(title=section.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("estimator", no_wrap=True)
     shown = section.measures[:3]
-    for column in (*(measure.replace("_", " ") for measure in shown), "decodings", "seconds"):
+    for column in (*(measure.replace("_", " ") for measure in shown), "evaluations", "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in section.rows:
         cells = [_terminal_cell(section, row, measure) for measure in shown]
