@@ -8,6 +8,7 @@ import pytest
 import pullback as pb
 from pullback.experiments import arguments, cli, demo, records
 from pullback.experiments.cli import main
+from pullback.experiments.training import train
 from small_runs import SETUPS, TASKS, clusters
 
 QUICK = ["--features", "8", "--batch-size", "50", "--steps", "4", "--evaluate-every", "2"]
@@ -125,6 +126,16 @@ def test_gradients_of_a_task_are_compared(capsys):
     main([*words, "ste,minimum_risk,spigot(step_size=0.5)", "--examples", "4", "--draws", "3"])
     printed = capsys.readouterr().out
     assert "minimum_risk" in printed and "cosine" in printed and "spigot(step_size=0.5)" in printed
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "clusters", *QUICK, "--out", "file"], ["report", "runs", "--to", "file/page"]]
+)
+def test_a_place_that_cannot_be_written_to_is_named(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(clusters(), tmp_path / "runs")
+    (tmp_path / "file").touch()
+    assert "file" in fails(capsys, *words)
 
 
 def test_an_empty_folder_has_no_report(capsys, tmp_path):

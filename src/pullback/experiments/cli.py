@@ -42,6 +42,12 @@ def main(given: Sequence[str] | None = None) -> None:
     except (Mistake, Diverged) as mistake:
         print(f"pullback: {mistake}", file=sys.stderr)
         code = 2
+    except BrokenPipeError:  # whoever read what we print has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except OSError as error:  # a folder that cannot be made, a disk that is full
+        print(f"pullback: {error.filename or 'files'}: {error.strerror or error}", file=sys.stderr)
+        code = 2
     except KeyboardInterrupt:
         print("\npullback: stopped.  Nothing is lost: the same command goes on from here.", file=sys.stderr)
         code = 130

@@ -16,7 +16,8 @@ from pullback.experiments.tasks import SETUPS
 def say_sections(results: Sequence[Result], console: Console) -> None:
     """A table and a sentence for each task."""
     for section in sections(results):
-        console.print(_terminal_table(section))
+        if section.rows:
+            console.print(_terminal_table(section))
         console.print(section.conclusion, highlight=False)
         if section.unfinished:
             count = len(section.unfinished)
@@ -38,11 +39,11 @@ def _terminal_table(section: Section) -> Table:
 
 
 def _terminal_cell(section: Section, row: Row, measure: str) -> str:
-    value, error, best = row.middle(measure), row.error(measure), section.best(measure)
+    value, error, best = row.middle(measure), row.error(measure), section.winner(measure)
     if value is None:
         return ""
     text = section.show(measure, value) + (f" ±{section.show_error(measure, error)}" if error is not None else "")
-    if row is best:
+    if best is not None and not section.is_yardstick(row) and value == best.middle(measure):
         return f"[bold]{text}[/bold]"
     return f"{text} =" if best is not None and section.tied(measure, row, best) else text
 

@@ -68,7 +68,7 @@ def _section(section: Section, number: int, room: int) -> str:
 def _table(section: Section) -> str:
     if not section.rows:
         return ""
-    best = {measure: section.best(measure) for measure in section.measures}
+    best = {measure: section.winner(measure) for measure in section.measures}
     header = "".join(f"<th>{escape(measure.replace('_', ' '))}</th>" for measure in section.measures)
     lines = []
     for row in section.rows:

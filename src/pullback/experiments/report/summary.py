@@ -107,6 +107,11 @@ class Section:
                 chosen = row
         return chosen
 
+    def winner(self, measure: str) -> Row | None:
+        """The row with the best median; none if all rows have the same, since then nothing was to be won."""
+        middles = {row.middle(measure) for row in self.rows}
+        return self.best(measure) if len(middles - {None}) > 1 or len(self.rows) == 1 else None
+
     def tied(self, measure: str, row: Row, best: Row) -> bool:
         """Whether a paired t-test over the seeds that both have finds no difference; never on fewer than two seeds."""
         if row is best or self.is_yardstick(row):
