@@ -11,7 +11,7 @@ from html import escape
 WIDTH, HEIGHT = 430, 290
 LEFT, RIGHT, TOP, BOTTOM = 52, 146, 14, 44
 LINE = 15  # the height of a label
-SLOT = 54  # the width of a place beside the axis
+SLOT = 36  # the width of a place beside the axis; names of neighbors stand at different heights
 COLORS = 8
 
 
@@ -67,7 +67,8 @@ class Axis:
                 found = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
                 inside = [tick for tick in found if self.low * 0.999 <= tick <= self.high * 1.001]
                 if len(inside) >= 3:
-                    return inside[:: math.ceil(len(inside) / 6)]
+                    most = max(int(abs(self.end - self.begin) / 30), 2)
+                    return inside[:: math.ceil(len(inside) / min(most, 6))]
         step = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
         step *= next(factor for factor in (1, 2, 5, 10) if (self.high - self.low) / (factor * step) <= 6)
         first = math.ceil(self.low / step - 1e-9)
@@ -89,13 +90,14 @@ def lines(
 ) -> str:
     """Lines with bands, each named at its right end; what has no place on the axis stands beside it."""
     slots = list(dict.fromkeys(name for one in series for name in one.beside))
-    end = WIDTH - RIGHT - SLOT * len(slots)
+    end = WIDTH - RIGHT - SLOT * len(slots) - (SLOT / 3 if slots else 0)
     across = axis([x for one in series for x, _ in one.points], LEFT, end, log_x)
     up = axis([y for one in series for y in one.heights], HEIGHT - BOTTOM, TOP, log_y)
-    places = {name: end + SLOT * (i + 0.5) for i, name in enumerate(slots)}
+    places = {name: WIDTH - RIGHT - SLOT * (i + 0.5) for i, name in enumerate(reversed(slots))}
+    below = [HEIGHT - BOTTOM + 18 + LINE * ((i + 1) % 2) for i in range(len(slots))]
     shapes = [
-        f'<text class="tick" x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{escape(name)}</text>'
-        for name, x in places.items()
+        f'<text class="tick" x="{places[name]}" y="{y}" text-anchor="middle">{escape(name)}</text>'
+        for name, y in zip(slots, below)
     ]
     shapes += [_band(one, across, up) for one in series if one.band]
     for i, one in enumerate(series):

@@ -33,7 +33,7 @@ from pullback.experiments.tasks.expressions import (
 
 FIRST_OPERATOR, CLOSING = NUMBERS[OPERATORS[0]], NUMBERS[CLOSE]
 CHUNK = 250  # examples that are evaluated at a time
-LIKELY = 0.1  # how likely an arc has to be to be drawn
+LIKELY = 0.2  # how likely an arc has to be to be drawn
 
 
 # ---- batches
