@@ -28,7 +28,8 @@ def say_sections(results: Sequence[Result], console: Console) -> None:
 def _terminal_table(section: Section) -> Table:
     table = Table(title=section.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("estimator", no_wrap=True)
-    shown = section.measures[:3]
+    learned = [row for row in section.rows if not section.is_yardstick(row)] or section.rows
+    shown = [name for name in section.measures if all(row.middle(name) is not None for row in learned)][:3]
     for column in (*(measure.replace("_", " ") for measure in shown), "evaluations", "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in section.rows:
