@@ -1,20 +1,15 @@
 """The command line: what it trains, what it prints, and how it answers mistakes."""
 
 import json
-import os
 import shlex
-import signal
-import threading
-import time
-from dataclasses import replace
 
 import pytest
 
 import pullback as pb
-from pullback.experiments import cli, demo, records
-from pullback.experiments import sweep as sweeping
+from pullback.experiments import arguments, cli, demo, records
 from pullback.experiments.cli import main
-from small_runs import SETUPS, SMALL, TASKS, clusters
+from pullback.experiments.training import train
+from small_runs import SETUPS, TASKS, clusters
 
 QUICK = ["--features", "8", "--batch-size", "50", "--steps", "4", "--evaluate-every", "2"]
 
@@ -84,7 +79,7 @@ def test_a_run_is_trained_recorded_and_found_again(capsys, tmp_path):
 def test_the_command_of_a_run_is_that_run():
     run = clusters("ste", noise=0.5).with_option("step_size", 0.1)
     words = shlex.split(run.command("clusters", SETUPS["clusters"]))
-    command, name = cli._of_task(cli.RunCommand, "run", words[2:])
+    command, name = arguments.parse_of_task(arguments.RunCommand, "run", words[2:])
     assert name == "clusters" and command.set == ("step_size=0.1",)
     assert command.run.with_option("step_size", 0.1) == run
 
@@ -117,28 +112,6 @@ def test_a_sweep_skips_what_is_done_and_prints_a_table(capsys, tmp_path):
     assert [folder for folder in before if before[folder] != after[folder]] == [results[0].folder]
 
 
-def test_a_cell_whose_process_is_killed_is_finished_all_the_same(tmp_path, monkeypatch):
-    train_cell, died = sweeping.train_cell, tmp_path / "died"
-
-    def train_cell_and_die(run, folder):
-        def die_after_the_first_record():
-            while not folder.joinpath(run.key, "records.jsonl").exists():
-                time.sleep(0.01)
-            died.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        if run.estimator == "ste" and not died.exists():
-            threading.Thread(target=die_after_the_first_record, daemon=True).start()
-        return train_cell(run, folder)
-
-    monkeypatch.setattr(sweeping, "train_cell", train_cell_and_die)
-    runs = [replace(SMALL["clusters"], estimator=name, steps=400, evaluate_every=10) for name in ("ste", "spigot")]
-    assert sweeping.sweep(runs, tmp_path / "runs") == {}
-    assert died.exists()
-    results, _ = records.read(tmp_path / "runs", TASKS)
-    assert len(results) == 2 and all(result.is_done for result in results)
-
-
 def test_estimators_and_tasks_are_listed(capsys):
     main(["estimators"])
     printed = capsys.readouterr().out
@@ -153,6 +126,16 @@ def test_gradients_of_a_task_are_compared(capsys):
     main([*words, "ste,minimum_risk,spigot(step_size=0.5)", "--examples", "4", "--draws", "3"])
     printed = capsys.readouterr().out
     assert "minimum_risk" in printed and "cosine" in printed and "spigot(step_size=0.5)" in printed
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "clusters", *QUICK, "--out", "file"], ["report", "runs", "--to", "file/page"]]
+)
+def test_a_place_that_cannot_be_written_to_is_named(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(clusters(), tmp_path / "runs")
+    (tmp_path / "file").touch()
+    assert "file" in fails(capsys, *words)
 
 
 def test_an_empty_folder_has_no_report(capsys, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pullback.experiments import records
+from pullback.experiments.mistakes import Mistake
 from pullback.experiments.records import Log
 from pullback.experiments.training import train
 from small_runs import TASKS, clusters
@@ -68,6 +69,39 @@ def test_a_record_of_another_version_is_not_taken_for_ours(finished, tmp_path):
         file.write('{"version": 1, "step": 6}\n')
     (result,), (complaint,) = records.read(tmp_path, TASKS)
     assert len(result.records) == 2 and "line 3 is not a record of version 2" in complaint
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", '[{"title": "a"}]', "{", "3"])
+def test_pictures_that_are_not_ours_are_named(content, finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    folder.joinpath("pictures.json").write_text(content)
+    (result,), complaints = records.read(tmp_path, TASKS)
+    assert result.pictures == [] and (content == "{}" or "pictures.json: not readable" in complaints[0])
+
+
+@pytest.mark.parametrize("record", ['{"version": 2, "step": 6}', '{"version": 2, "step": "six"}', "6", "null"])
+def test_a_line_that_is_no_whole_record_is_named(record, finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    with (folder / "records.jsonl").open("a") as file:
+        file.write(record + "\n")
+    (result,), (complaint,) = records.read(tmp_path, TASKS)
+    assert len(result.records) == 2 and "line 3 is not a record" in complaint
+
+
+def test_a_file_that_cannot_be_opened_is_named(finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    folder.joinpath("records.jsonl").unlink()
+    folder.joinpath("records.jsonl").mkdir()
+    results, (complaint,) = records.read(tmp_path, TASKS)
+    assert results == [] and "records.jsonl: Is a directory" in complaint
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04 torn"])
+def test_a_checkpoint_that_cannot_be_read_is_named(content, finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    folder.joinpath("checkpoint.pt").write_bytes(content)
+    with pytest.raises(Mistake, match=r"checkpoint\.pt cannot be read.*without this file it begins anew"):
+        Log(folder).checkpoint()
 
 
 def test_an_unfinished_run_is_known_as_such(finished, tmp_path):

@@ -17,20 +17,23 @@ class Supervised(Informed):
     """Learns the structure it is told with the CRF or SparseMAP loss, while the decoder sees the argmax."""
 
     def loss(self, structure: pb.Structure, scores: Tensor, downstream: Callable[[Tensor], Tensor]) -> Tensor:
-        log_linear = structure.offers(pb.LogLinear)
-        intermediate = pb.FenchelYoungLoss(pb.Entropy() if log_linear else pb.SquaredNorm())
-        point = structure.argmax(scores.detach())
-        learned: Tensor = intermediate(structure, scores, self.label.to(scores.dtype))
-        return downstream(point) + learned
+        prediction = "entropy" if structure.offers(pb.LogLinear) else "squared_norm"
+        return pb.supervised(self.label.to(scores), prediction).loss(structure, scores, downstream)
+
+
+def standard_options(name: str) -> dict[str, Any]:
+    """The options that an estimator of the catalog has, each with the value it has if nothing is said."""
+    if name not in pb.CATALOG:
+        return {}
+    entry = pb.CATALOG[name]
+    given = {"generator", *entry.given}
+    every = inspect.signature(entry.make).parameters
+    return {option: parameter.default for option, parameter in every.items() if option not in given}
 
 
 def options_of(name: str) -> list[str]:
     """The options that an estimator of the catalog has, by their names."""
-    if name not in pb.CATALOG:
-        return []
-    entry = pb.CATALOG[name]
-    given = {"generator", *entry.given}
-    return [option for option in inspect.signature(entry.make).parameters if option not in given]
+    return list(standard_options(name))
 
 
 POINT_METHODS = ("pulled back", "relaxed", "straight-through")

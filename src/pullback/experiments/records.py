@@ -11,6 +11,7 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -27,6 +28,10 @@ except ImportError:  # not on Windows: there two processes can train the same ru
 
 FORMAT, VERSION = "pullback run", 2
 Record = dict[str, Any]
+
+
+class Busy(Mistake):
+    """Another process trains the run."""
 
 
 class Log:
@@ -58,7 +63,7 @@ class Log:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError as error:
-                    raise Mistake(f"{self.folder} is being trained by another process.") from error
+                    raise Busy(f"{self.folder} is being trained by another process.") from error
             yield
 
     # ---- writing
@@ -90,10 +95,7 @@ class Log:
 
     def checkpoint(self, is_writer: bool = True) -> dict[str, Any] | None:
         """The last checkpoint, None if there is none yet; whoever writes drops records that are newer."""
-        path = self.path("checkpoint.pt")
-        found: dict[str, Any] | None = (
-            torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
-        )
+        found = _load(self.path("checkpoint.pt"))
         if not is_writer:
             return found
         records, _ = read_records(self.path("records.jsonl"))
@@ -122,6 +124,16 @@ class Log:
         beside.replace(self.path(name))
 
 
+def _load(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, UnpicklingError) as error:
+        raise Mistake(f"{path} cannot be read, and the run cannot go on; without this file it begins anew.") from error
+    return found
+
+
 @dataclass(frozen=True)
 class Result:
     """A run as it was found on disk."""
@@ -147,13 +159,23 @@ def read_records(path: Path) -> tuple[list[Record], str | None]:
             if number == len(lines):
                 return found, f"{path}: the last line is torn, and was left out"
             return found, f"{path}: line {number} is not JSON; this line and those after it were left out"
-        if not isinstance(record, dict) or record.get("version") != VERSION or "step" not in record:
+        if not _is_record(record):
             return (
                 found,
                 f"{path}: line {number} is not a record of version {VERSION}; it and those after were left out",
             )
         found.append(record)
     return found, None
+
+
+def _is_record(given: Any) -> bool:
+    """Whether a line has what every record has."""
+    return (
+        isinstance(given, dict)
+        and given.get("version") == VERSION
+        and all(isinstance(given.get(name), int | float) for name in ("step", "loss", "seconds", "decodings"))
+        and all(isinstance(given.get(name), dict) for name in ("validation", "test"))
+    )
 
 
 def read(folder: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list[str]]:
@@ -165,6 +187,8 @@ def read(folder: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list
             results.append(_read_one(path.parent, tasks, complaints))
         except Mistake as mistake:
             complaints.append(f"{path}: {mistake}")
+        except OSError as error:
+            complaints.append(f"{error.filename}: {error.strerror}; left out")
     complaints += [f"{path}: from an older version; left out" for path in sorted(folder.glob("*.jsonl"))]
     return results, complaints
 
@@ -190,7 +214,7 @@ def _pictures(path: Path, complaints: list[str]) -> list[Picture]:
     if not path.exists():
         return []
     try:
-        return [Picture(**one) for one in json.loads(path.read_text("utf-8"))]
-    except (ValueError, TypeError) as error:
+        return [Picture(str(one["title"]), str(one["svg"])) for one in json.loads(path.read_text("utf-8"))]
+    except (ValueError, TypeError, KeyError) as error:
         complaints.append(f"{path}: not readable ({error}); left out")
         return []

@@ -137,6 +137,7 @@ class Run(Generic[AnyTask]):
 
     def command(self, name: str, standard: "Run[Any]") -> str:
         """The command that repeats this run; `name` is a set-up, and `standard` its run."""
+        standard = replace(standard, estimator=self.estimator, options=())  # one that takes no noise needs no --noise 0
         changed = [
             _flag(setting, value)
             for setting, value in self.settings().items()

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,15 @@ import joblib
 import torch
 
 from pullback.experiments.estimators import Value, options_of
+from pullback.experiments.events import Events
 from pullback.experiments.mistakes import Mistake, unknown
-from pullback.experiments.records import Log
+from pullback.experiments.records import Busy, Log
 from pullback.experiments.run import Run
 from pullback.experiments.training import Diverged, train
 
 Engine = Literal["processes", "here", "ray"]
 TRIES = 3  # of a cell whose process was killed; each goes on where the last stopped
+PATIENCE = 10  # seconds to wait for a run that another process holds
 
 
 def cells(standard: Run[Any], rows: Sequence[str], seeds: int, grid: Sequence[str]) -> list[Run[Any]]:
@@ -107,11 +110,18 @@ def is_open(run: Run[Any], folder: Path) -> bool:
     return not log.is_done and log.failure is None
 
 
-def sweep(runs: Sequence[Run[Any]], folder: Path, engine: Engine = "processes", workers: int = 2) -> dict[str, str]:
+def sweep(
+    runs: Sequence[Run[Any]], folder: Path, engine: Engine = "processes", workers: int = 2, tensorboard: bool = False
+) -> dict[str, str]:
     """Trains what is not done yet, and returns the runs that cannot be finished with the reason for each.
 
     A process that is killed takes no other run with it: what it worked on is begun again from its last checkpoint.
     """
+    folder = folder.resolve()  # a worker may be at home in another folder
+    for log in (Log(folder / run.key) for run in runs if tensorboard):
+        events = Events(log)  # if that is not possible, it is said before anything is trained
+        if log.is_done:
+            events.rewrite()
     failures: dict[str, str] = {}
     for run in runs:
         reason = Log(folder / run.key).failure
@@ -123,7 +133,7 @@ def sweep(runs: Sequence[Run[Any]], folder: Path, engine: Engine = "processes", 
             break
         try:
             with _engine(engine):
-                work = (joblib.delayed(train_cell)(run, folder) for run in todo)
+                work = (joblib.delayed(train_cell)(run, folder, tensorboard) for run in todo)
                 answers = joblib.Parallel(n_jobs=1 if engine == "here" else workers, batch_size=1)(work)
         except Mistake:
             raise
@@ -135,13 +145,21 @@ def sweep(runs: Sequence[Run[Any]], folder: Path, engine: Engine = "processes", 
     return failures
 
 
-def train_cell(run: Run[Any], folder: Path) -> str:
+def train_cell(run: Run[Any], folder: Path, tensorboard: bool = False) -> str:
     """Trains one run; what went wrong, or nothing."""
     torch.set_num_threads(1)  # other runs have the other processors
-    try:
-        train(run, folder)
-    except (Diverged, Mistake, ValueError, TypeError, RuntimeError, OSError) as error:
-        return str(error).splitlines()[0]
+    watcher = Events(Log(folder / run.key)) if tensorboard else None
+    for patience in reversed(range(PATIENCE)):
+        try:
+            train(run, folder, watcher)
+        except Busy as busy:  # perhaps by a worker of the last attempt that has not ended yet
+            if not patience:
+                return str(busy)
+            time.sleep(1)
+        except (Diverged, Mistake, ValueError, TypeError, RuntimeError, OSError) as error:
+            return str(error).splitlines()[0]
+        else:
+            break
     return ""
 
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -84,12 +84,23 @@ class Model(pb.LatentStructureModel):
         return super().latent(x)
 
     def relaxed(self, x: Any) -> Tensor | None:
-        """The point that a relaxation trains with, which is not the one it is tested with; None for other methods."""
-        estimator = self.estimator
+        """The point that a relaxation trains with, which is not the one it is tested with; None for other methods.
+
+        Without the noise of training, if there was any.
+        """
+        estimator = self.estimator.inner if isinstance(self.estimator, pb.Perturbed) else self.estimator
         if isinstance(estimator, pb.Relaxation) and estimator.decodes_from is None:
             point: Tensor = estimator(self.structure_of(x), self.encoder(x))
             return point
         return None
+
+    def probabilities(self, x: Any) -> Tensor:
+        """How likely each part is: marginals, where the structure has them and the model was not told another point."""
+        structure = self.structure_of(x)
+        if isinstance(self.estimator, Told) or not structure.offers(pb.LogLinear):
+            return self.latent(x)
+        found: Tensor = cast(pb.LogLinear, structure).marginals(self.encoder(x))
+        return found
 
     def _look_at(self, x: Any) -> None:
         if isinstance(self.estimator, Informed):

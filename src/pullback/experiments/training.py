@@ -5,7 +5,7 @@ import copy
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,32 @@ class Watcher:
         """The model was evaluated."""
 
 
+@dataclass
+class Together(Watcher):
+    """Several who look on."""
+
+    watchers: Sequence[Watcher]
+
+    def on_start(self, run: Run[Any], step: int) -> None:
+        for watcher in self.watchers:
+            watcher.on_start(run, step)
+
+    def on_step(self, step: int, loss: Tensor) -> None:
+        for watcher in self.watchers:
+            watcher.on_step(step, loss)
+
+    def on_record(self, record: Record) -> None:
+        for watcher in self.watchers:
+            watcher.on_record(record)
+
+
 def train(run: Run[Any], folder: Path, watcher: Watcher | None = None, accelerator: str = "cpu") -> None:
     """Trains the model of `run` in the folder `run.key` of `folder`, from its last checkpoint if there is one.
 
     Ends at once if the run is done.  However often it is interrupted, the records are those of a run that was not.
     """
-    watcher, log = watcher or Watcher(), Log(folder / run.key)
-    fabric = _fabric(accelerator)
+    log, fabric = Log(folder / run.key), _fabric(accelerator)
+    watcher = watcher if watcher is not None and fabric.is_global_zero else Watcher()
     with log.held() if fabric.is_global_zero else contextlib.nullcontext():
         if log.is_done:
             return

@@ -1,24 +1,44 @@
-"""Small charts as SVG: lines with bands, and labelled points.  Colors are classes, which the page fills in."""
+"""Small charts as SVG: lines with bands, and labelled points.  Colors are classes, which the page fills in.
+
+Drawn at the width of a phone, so that texts can be read there; a wide page has several side by side.
+"""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 
-WIDTH, HEIGHT = 500, 300
-LEFT, RIGHT, TOP, BOTTOM = 56, 150, 14, 44
+WIDTH, HEIGHT = 430, 290
+LEFT, RIGHT, TOP, BOTTOM = 52, 146, 14, 44
 LINE = 15  # the height of a label
+SLOT = 36  # the width of a place beside the axis; names of neighbors stand at different heights
 COLORS = 8
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line: points (x, y), a band (x, low, high) around it if there is one, and the number of its color."""
+    """A line: points (x, y), a band (x, low, high) around it if there is one, and the number of its color.
+
+    color: None for a yardstick, which is gray.
+    beside: values that have no place on the axis: what they are called, (y, low, high).
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
-    color: int
+    color: int | None
     band: Sequence[tuple[float, float, float]] = ()
+    beside: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+
+    @property
+    def heights(self) -> list[float]:
+        """Every y that has to be seen."""
+        bounds = [bound for _, *bounds in self.band for bound in bounds]
+        return [*(y for _, y in self.points), *bounds, *(y for values in self.beside.values() for y in values)]
+
+    @property
+    def end(self) -> float:
+        """The height at the right."""
+        return list(self.beside.values())[-1][0] if self.beside else self.points[-1][1]
 
 
 @dataclass(frozen=True)
@@ -43,10 +63,12 @@ class Axis:
         """Round numbers on the way."""
         if self.log:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-            found = [factor * 10.0**power for power in range(first, last + 1) for factor in (1, 2, 5)]
-            inside = [tick for tick in found if self.low * 0.999 <= tick <= self.high * 1.001]
-            tens = [tick for tick in inside if round(math.log10(tick)) == math.log10(tick)]
-            return tens if len(tens) >= 3 else inside
+            for factors in ((1,), (1, 3), (1, 2, 5)):
+                found = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
+                inside = [tick for tick in found if self.low * 0.999 <= tick <= self.high * 1.001]
+                if len(inside) >= 3:
+                    most = max(int(abs(self.end - self.begin) / 30), 2)
+                    return inside[:: math.ceil(len(inside) / min(most, 6))]
         step = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
         step *= next(factor for factor in (1, 2, 5, 10) if (self.high - self.low) / (factor * step) <= 6)
         first = math.ceil(self.low / step - 1e-9)
@@ -56,44 +78,73 @@ class Axis:
 def axis(values: Sequence[float], begin: float, end: float, log: bool = False) -> Axis:
     """An axis with room for all values."""
     finite = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
-    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+    low, high = (min(finite), max(finite)) if finite else (1.0, 1.0)
     if log:
         return Axis(low / 1.15, high * 1.15, begin, end, log=True)
     room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     return Axis(low - room, high + room, begin, end)
 
 
-def lines(title: str, series: Sequence[Series], x_label: str, y_label: str, *, log_x: bool = False) -> str:
-    """Lines with bands, each named at its right end."""
-    xs = [x for one in series for x, _ in one.points]
-    ys = [y for one in series for _, y in one.points] + [y for one in series for band in one.band for y in band[1:]]
-    across = axis(xs, LEFT, WIDTH - RIGHT, log_x)
-    up = axis(ys, HEIGHT - BOTTOM, TOP)
-    shapes = []
-    for one in series:
-        if one.band:
-            there = [f"{across(x)},{up(high)}" for x, _, high in one.band]
-            back = [f"{across(x)},{up(low)}" for x, low, _ in reversed(one.band)]
-            shapes.append(f'<polygon class="band c{one.color % COLORS}" points="{" ".join(there + back)}"/>')
-    for one in series:
-        path = " ".join(f"{across(x)},{up(y)}" for x, y in one.points)
-        dashed = " dashed" if one.color >= COLORS else ""
-        last = f"{one.name}: {one.points[-1][1]:.3g}"
-        shapes.append(
-            f'<polyline class="curve c{one.color % COLORS}{dashed}" points="{path}"><title>{escape(last)}</title>'
-            "</polyline>"
-        )
-        if len(one.points) < 6:
-            shapes += [
-                f'<circle class="dot c{one.color % COLORS}" cx="{across(x)}" cy="{up(y)}" r="3"/>'
-                for x, y in one.points
-            ]
-    shapes += _end_labels([(one.name, up(one.points[-1][1]), one.color) for one in series])
+def lines(
+    title: str, series: Sequence[Series], x_label: str, y_label: str, *, log_x: bool = False, log_y: bool = False
+) -> str:
+    """Lines with bands, each named at its right end; what has no place on the axis stands beside it."""
+    slots = list(dict.fromkeys(name for one in series for name in one.beside))
+    end = WIDTH - RIGHT - SLOT * len(slots) - (SLOT / 3 if slots else 0)
+    across = axis([x for one in series for x, _ in one.points], LEFT, end, log_x)
+    up = axis([y for one in series for y in one.heights], HEIGHT - BOTTOM, TOP, log_y)
+    places = {name: WIDTH - RIGHT - SLOT * (i + 0.5) for i, name in enumerate(reversed(slots))}
+    below = [HEIGHT - BOTTOM + 18 + LINE * ((i + 1) % 2) for i in range(len(slots))]
+    shapes = [
+        f'<text class="tick" x="{places[name]}" y="{y}" text-anchor="middle">{escape(name)}</text>'
+        for name, y in zip(slots, below)
+    ]
+    shapes += [_band(one, across, up) for one in series if one.band]
+    for i, one in enumerate(series):
+        shapes += _line(one, across, up)
+        aside = 5 * (i - (len(series) - 1) / 2)  # so that none hides another
+        for name, (y, low, high) in one.beside.items():
+            x = round(places[name] + aside, 1)
+            shapes.append(f'<path class="curve {_color(one.color)}" d="M{x} {up(low)}V{up(high)}"/>')
+            shapes.append(_dot(x, up(y), one.color, f"{one.name}, {name}: {y:.3g}"))
+    shapes += _end_labels([(one.name, up(one.end), one.color) for one in series])
     return _framed(title, across, up, x_label, y_label, shapes)
 
 
+def _band(one: Series, across: Axis, up: Axis) -> str:
+    there = [f"{across(x)},{up(high)}" for x, _, high in one.band]
+    back = [f"{across(x)},{up(low)}" for x, low, _ in reversed(one.band)]
+    return f'<polygon class="band {_color(one.color)}" points="{" ".join(there + back)}"/>'
+
+
+def _line(one: Series, across: Axis, up: Axis) -> list[str]:
+    if not one.points:
+        return []
+    path = " ".join(f"{across(x)},{up(y)}" for x, y in one.points)
+    last = escape(f"{one.name}: {one.points[-1][1]:.3g}")
+    line = f'<polyline class="curve {_color(one.color)}" points="{path}"><title>{last}</title></polyline>'
+    return [line, *(_dot(across(x), up(y), one.color) for x, y in one.points if len(one.points) < 6)]
+
+
+def _dot(x: float, y: float, color: int | None, title: str = "", radius: int = 3) -> str:
+    shown = f"<title>{escape(title)}</title>" if title else ""
+    return f'<circle class="dot {_color(color)}" cx="{x}" cy="{y}" r="{radius}">{shown}</circle>'
+
+
+def _color(number: int | None) -> str:
+    """Classes that the page gives a color; dashes tell the second round of colors from the first."""
+    if number is None:
+        return "ref"
+    return f"c{number % COLORS}" + (" dashed" if number >= COLORS else "")
+
+
 def points(
-    title: str, named: Sequence[tuple[str, float, float, int]], x_label: str, y_label: str, *, log_x: bool = False
+    title: str,
+    named: Sequence[tuple[str, float, float, int | None]],
+    x_label: str,
+    y_label: str,
+    *,
+    log_x: bool = False,
 ) -> str:
     """Points (name, x, y, color), each with its name beside it."""
     across = axis([x for _, x, _, _ in named], LEFT + 8, WIDTH - RIGHT, log_x)
@@ -102,21 +153,16 @@ def points(
     taken: list[tuple[float, float]] = []
     for name, x, y, color in sorted(named, key=lambda one: -one[2]):
         at, height = across(x), up(y)
-        shapes.append(
-            f'<circle class="dot c{color % COLORS}" cx="{at}" cy="{height}" r="5">'
-            f"<title>{escape(name)}</title></circle>"
-        )
+        shapes.append(_dot(at, height, color, name, radius=5))
         text = height + 4
-        while any(abs(text - other) < LINE - 2 and abs(at - where) < 130 for where, other in taken):
+        while any(abs(text - other) < LINE - 2 and abs(at - where) < RIGHT for where, other in taken):
             text += 2
         taken.append((at, text))
-        shapes.append(
-            f'<text class="c{color % COLORS}" x="{at + 8}" y="{round(text, 1)}">{escape(_short(name))}</text>'
-        )
+        shapes.append(f'<text class="{_color(color)}" x="{at + 8}" y="{round(text, 1)}">{escape(_short(name))}</text>')
     return _framed(title, across, up, x_label, y_label, shapes)
 
 
-def _end_labels(ends: Sequence[tuple[str, float, int]]) -> list[str]:
+def _end_labels(ends: Sequence[tuple[str, float, int | None]]) -> list[str]:
     """Names at the right edge, pushed apart."""
     ordered = sorted(ends, key=lambda end: end[1])
     places: list[float] = []
@@ -127,17 +173,17 @@ def _end_labels(ends: Sequence[tuple[str, float, int]]) -> list[str]:
         places = [max(place - excess, TOP + 4 + LINE * i) for i, place in enumerate(places)]
     x = WIDTH - RIGHT + 8
     return [
-        f'<text class="c{color % COLORS}" x="{x}" y="{round(place, 1)}">{escape(_short(name))}</text>'
+        f'<text class="{_color(color)}" x="{x}" y="{round(place, 1)}">{escape(_short(name))}</text>'
         for (name, _, color), place in zip(ordered, places)
     ]
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 22 else f"{name[:21]}…"
+    return name if len(name) <= 20 else f"{name[:19]}…"
 
 
 def _framed(title: str, across: Axis, up: Axis, x_label: str, y_label: str, shapes: Sequence[str]) -> str:
-    number: Callable[[float], str] = lambda value: f"{value:.6g}"
+    number: Callable[[float], str] = lambda value: f"{value:.4g}"
     grid = []
     for tick in up.ticks:
         grid.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(tick)}" y2="{up(tick)}"/>')
@@ -147,7 +193,7 @@ def _framed(title: str, across: Axis, up: Axis, x_label: str, y_label: str, shap
         grid.append(
             f'<text class="tick" x="{at}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{number(tick)}</text>'
         )
-    middle, center = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
+    middle, center = (across.begin + across.end) / 2, (TOP + HEIGHT - BOTTOM) / 2
     grid.append(f'<text class="label" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
     grid.append(
         f'<text class="label" transform="translate(13 {center}) rotate(-90)" text-anchor="middle">'

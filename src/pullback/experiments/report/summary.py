@@ -107,6 +107,11 @@ class Section:
                 chosen = row
         return chosen
 
+    def winner(self, measure: str) -> Row | None:
+        """The row with the best median; none if all rows have the same, since then nothing was to be won."""
+        middles = {row.middle(measure) for row in self.rows}
+        return self.best(measure) if len(middles - {None}) > 1 or len(self.rows) == 1 else None
+
     def tied(self, measure: str, row: Row, best: Row) -> bool:
         """Whether a paired t-test over the seeds that both have finds no difference; never on fewer than two seeds."""
         if row is best or self.is_yardstick(row):
@@ -149,14 +154,14 @@ class Section:
         word, unit = measure.replace("_", " "), " %" if measure in self.task.percent else ""
         value = best.middle(measure) or 0.0
         seeds = len(best.results)
-        text = f"{best.label} is best with {word} {self.show(measure, value)}{unit}, the median of {seeds} seed"
-        text += "s" if seeds > 1 else ""
+        text = f"{best.label} is best with {word} {self.show(measure, value)}{unit}, "
+        text += f"the median of {seeds} seeds" if seeds > 1 else "of a single seed"
         gold = next((row for row in rows if row.run.estimator == "gold"), None)
         if gold is not None:
             text += f" (the true structure gives {self.show(measure, gold.middle(measure) or 0.0)}{unit})"
         ties = [row.label for row in rows if self.tied(measure, row, best)]
         if ties:
-            text += f"; {_listed(ties)} {'does' if len(ties) == 1 else 'do'} not differ from it"
+            text += f"; a paired test over these seeds does not tell {_listed(ties)} from it"
         frozen = next((row for row in rows if row.run.estimator == "frozen"), None)
         text += "."
         if frozen is not None:
@@ -167,7 +172,7 @@ class Section:
                 if not self.is_yardstick(row) and not self.better(measure, row.middle(measure) or 0.0, floor)
             ]
             if below:
-                text += f"  {_listed(below)} learned nothing that an untrained encoder does not give."
+                text += f"  {_listed(below)} {'does' if len(below) == 1 else 'do'} no better than an untrained encoder."
         return text
 
 
@@ -207,9 +212,16 @@ def _labels(runs: Sequence[Run[Any]]) -> list[str]:
     labels = []
     for run in runs:
         same = [other for other in runs if other.estimator == run.estimator]
-        described = [{**other.settings(), **dict(other.options)} for other in same]
-        mine = {**run.settings(), **dict(run.options)}
-        del mine["seed"]
-        apart = [f"{name}={value}" for name, value in mine.items() if any(d.get(name) != value for d in described)]
+        apart = _apart(run.settings(), [other.settings() for other in same])
+        apart += _apart(dict(run.options), [dict(other.options) for other in same])
         labels.append(f"{run.estimator} ({', '.join(apart)})" if apart else run.estimator)
     return labels
+
+
+def _apart(mine: dict[str, Any], every: Sequence[dict[str, Any]]) -> list[str]:
+    """What of `mine` the others do not all have; seeds do not count."""
+    return [
+        f"{name}={value}"
+        for name, value in mine.items()
+        if name != "seed" and any(other.get(name) != value for other in every)
+    ]

@@ -33,6 +33,7 @@ from pullback.experiments.tasks.expressions import (
 
 FIRST_OPERATOR, CLOSING = NUMBERS[OPERATORS[0]], NUMBERS[CLOSE]
 CHUNK = 250  # examples that are evaluated at a time
+LIKELY = 0.2  # how likely an arc has to be to be drawn
 
 
 # ---- batches
@@ -240,14 +241,14 @@ class ListOps(Task):
         return {**found, **{name: float(some.mean()) for name, some in by_depth.items() if len(some)}}
 
     def pictures(self, model: Model, split: Split) -> list[Picture]:
-        """The trees of a few expressions beside the true ones."""
+        """How likely the arcs of a few expressions are, beside the true ones."""
         batch: Batch = split[torch.arange(min(3 * self.depth, len(split)))]
-        trees, z = self.trees(batch), model.latent(batch)
+        trees, arcs = self.trees(batch), model.probabilities(batch)
         chosen = [i for i in range(len(batch.y)) if batch.lengths[i] <= 20][-3:]
         shown = []
         for i in chosen:
             words = [WORDS[number] for number in batch.tokens[i, : batch.lengths[i]].tolist()]
-            drawing = pb.draw(trees, z, words, index=i, gold=batch.arcs.to(z))
+            drawing = pb.draw(trees, arcs, words, index=i, gold=batch.arcs.to(arcs), threshold=LIKELY)
             shown.append(Picture(" ".join(words), drawing.svg))
         return shown
 

@@ -1,0 +1,144 @@
+"""What can be typed: a command is a frozen dataclass, its fields are options; `tyro` makes one from the other."""
+
+import contextlib
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal
+
+import tyro
+
+from pullback.experiments.mistakes import Mistake, unknown
+from pullback.experiments.run import AnyTask, Run
+from pullback.experiments.sweep import Engine
+from pullback.experiments.tasks import SETUPS
+
+Settings = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+
+
+@dataclass(frozen=True)
+class RunCommand(Generic[AnyTask]):
+    """Train one model.  The same command goes on with a run that was interrupted.
+
+    Attributes:
+        set: an option of the estimator, such as step_size=0.1; may be given several times.
+        out: the folder for runs; each has a folder of its own in it.
+        accelerator: cpu, gpu or auto; under torchrun, processes share each batch.
+        tensorboard: write event files for TensorBoard into the folder of the run.
+    """
+
+    run: tyro.conf.OmitArgPrefixes[Run[AnyTask]]
+    set: Settings = ()
+    out: Path = Path("runs")
+    accelerator: Literal["cpu", "gpu", "auto"] = "cpu"
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class SweepCommand(Generic[AnyTask]):
+    """Train one model for each estimator, combination of settings and seed.  Finished cells are skipped.
+
+    Attributes:
+        estimators: names between commas, with settings of their own if need be: "ste,spigot(step_size=0.1)"; or all.
+        seeds: how many seeds, counted from --seed.
+        set: values of an option or setting, such as step_size=0.1,1,10; may be given several times.
+        engine: processes on this machine, here (one after the other), or ray.
+        workers: how many runs at a time.
+        out: the folder for runs; each has a folder of its own in it.
+        tensorboard: write event files for TensorBoard into the folder of each run.
+    """
+
+    run: tyro.conf.OmitArgPrefixes[Run[AnyTask]]
+    estimators: str = ""
+    seeds: int = 3
+    set: Settings = ()
+    engine: Engine = "processes"
+    workers: int = 2
+    out: Path = Path("runs")
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class CompareCommand(Generic[AnyTask]):
+    """Print how the gradients of estimators compare with the exact one, on a batch of the task.
+
+    Attributes:
+        estimators: names between commas; all that fit if not given.
+        examples: in the batch.
+        draws: how often a random estimator is run.
+        samples: for the exact gradient, where there are too many structures to list.
+    """
+
+    run: tyro.conf.OmitArgPrefixes[Run[AnyTask]]
+    estimators: str = ""
+    examples: int = 16
+    draws: int = 50
+    samples: int = 1024
+
+
+@dataclass(frozen=True)
+class ReportCommand:
+    """Write one page about all runs of a folder.
+
+    Attributes:
+        runs: the folder of earlier runs.
+        to: the page; report.html in the folder if not given.
+    """
+
+    runs: tyro.conf.Positional[Path] = Path("runs")
+    to: Path = Path()
+
+
+@dataclass(frozen=True)
+class DemoCommand:
+    """Compare eight estimators on latent clusters and four on latent trees, in a few minutes.
+
+    Attributes:
+        out: the folder for runs.
+        workers: how many runs at a time.
+        steps: of each run; 0 for what the demo is meant to take.
+    """
+
+    out: Path = Path("runs") / "demo"
+    workers: int = 2
+    steps: int = 0
+
+
+# ---- from words to a command
+
+
+def parse(kind: Any, name: str, given: Sequence[str], default: Any = None) -> Any:
+    """The command that was given; what is wrong with it, as a `Mistake` of one line."""
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            return tyro.cli(kind, prog=f"pullback {name}", args=list(given), default=default)
+    except SystemExit as ended:
+        if not ended.code:
+            raise
+        raise Mistake(f"{name}: {_one_line(errors.getvalue())}") from None
+
+
+def _one_line(box_of_text: str) -> str:
+    """What tyro says in a box, without the box."""
+    without_title = [line for line in box_of_text.splitlines() if not line.startswith("╭")]
+    lines = [re.sub(r"\x1b\[[0-9;]*m|[─│╰╯├┤]", "", line).strip() for line in without_title]
+    words = " ".join(line for line in lines if line and "--help" not in line)
+    return words.partition(" Argument helptext:")[0] or "this cannot be read"
+
+
+def parse_of_task(kind: Any, command: str, given: Sequence[str], **more: Any) -> tuple[Any, str]:
+    """A command about a task, and the name of the set-up, which comes first."""
+    about = f"pullback {command} TASK"
+    if not given:
+        raise Mistake(f"{command}: which task?  There are: {', '.join(SETUPS)}.")
+    if given[0] in ("-h", "--help"):
+        print(f"usage: {about} [options]\n\nTASK is one of {', '.join(SETUPS)}; `{about} --help` explains the options.")
+        raise SystemExit(0)
+    if given[0] not in SETUPS:
+        raise unknown("task", given[0], SETUPS)
+    standard = SETUPS[given[0]]
+    made = kind[type(standard.task)]
+    return parse(made, f"{command} {given[0]}", given[1:], made(run=standard, **more)), given[0]

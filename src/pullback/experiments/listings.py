@@ -1,0 +1,71 @@
+"""What is printed as a table: results, tasks, and the catalog of estimators."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import pullback as pb
+from pullback.experiments.estimators import options_of
+from pullback.experiments.records import Result
+from pullback.experiments.report.summary import Row, Section, sections
+from pullback.experiments.tasks import SETUPS
+
+
+def say_sections(results: Sequence[Result], console: Console) -> None:
+    """A table and a sentence for each task."""
+    for section in sections(results):
+        if section.rows:
+            console.print(_terminal_table(section))
+        console.print(section.conclusion, highlight=False)
+        if section.unfinished:
+            count = len(section.unfinished)
+            are = "1 run is" if count == 1 else f"{count} runs are"
+            console.print(f"{are} not finished, and not in the table.")
+
+
+def _terminal_table(section: Section) -> Table:
+    table = Table(title=section.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("estimator", no_wrap=True)
+    learned = [row for row in section.rows if not section.is_yardstick(row)] or section.rows
+    shown = [name for name in section.measures if all(row.middle(name) is not None for row in learned)][:3]
+    for column in (*(measure.replace("_", " ") for measure in shown), "evaluations", "seconds"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in section.rows:
+        cells = [_terminal_cell(section, row, measure) for measure in shown]
+        cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}"]
+        table.add_row(row.label, *cells, *cost, style="dim" if section.is_yardstick(row) else "")
+    return table
+
+
+def _terminal_cell(section: Section, row: Row, measure: str) -> str:
+    value, error, best = row.middle(measure), row.error(measure), section.winner(measure)
+    if value is None:
+        return ""
+    text = section.show(measure, value) + (f" ±{section.show_error(measure, error)}" if error is not None else "")
+    if best is not None and not section.is_yardstick(row) and value == best.middle(measure):
+        return f"[bold]{text}[/bold]"
+    return f"{text} =" if best is not None and section.tied(measure, row, best) else text
+
+
+def table_of_tasks() -> Table:
+    """The set-ups, and what can be trained on each."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("task", "what it is", "estimators that fit"):
+        table.add_column(column)
+    for name, run in SETUPS.items():
+        table.add_row(name, run.task.summary, ", ".join(run.task.estimators()))
+    return table
+
+
+def table_of_estimators() -> Table:
+    """The catalog."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    for column in ("kind", "gradient of the scores", "needs", "evaluations", "options"):
+        table.add_column(column)
+    for name, entry in pb.CATALOG.items():
+        options = ", ".join(options_of(name))
+        table.add_row(name, entry.kind, entry.formula, entry.needs_in_words, str(entry.evaluations), options)
+    return table
