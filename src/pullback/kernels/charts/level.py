@@ -4,9 +4,9 @@ If all scores are equal, most hyperedges are tight and yet not in use.  The flow
 the path alone would tell them apart late.  But the flow of those in use stays where it is, and long before that the two
 kinds lie on either side of √τ.
 
-Let μ(t) be the nearest point to t times the scores s.  It moves along a line as t grows from 0, until a hyperedge enters
-or leaves.  For tiny s, with slacks as tiny, that happens far beyond t = 1.  So μ(1) is found by going further: as a
-mixture of μ(0) and of μ(t) for a t with which the scores have a size that the path can tell from nothing.  With
+Let μ(t) be the nearest point to t times the scores s.  It moves along a line as t grows from 0, until a hyperedge
+enters or leaves.  For tiny s, with slacks as tiny, that happens far beyond t = 1.  So μ(1) is found by going further:
+as a mixture of μ(0) and of μ(t) for a t with which the scores have a size that the path can tell from nothing.  With
 θ(t) = ts − μ(t), a mixture is the nearest point if each of the two is on the face of the other,
 
     ⟨θ(0), z − μ(t)⟩ ≤ 0  and  ⟨θ(t), z − μ(0)⟩ ≤ 0  for every vertex z,
@@ -69,16 +69,14 @@ def _size(full, score, equal):
 
 @inner
 def _nearest_of_tiny(full, flat, equal, loudness, words, tolerance, mu, rest):
-    """As `nearest`, where `rest` is that of the scores made louder; ∞ also if the line from 0 to there has a kink."""
+    """As `nearest`, where `rest` may be that of the scores made louder."""
     items = len(full.part)
-    still, kept = np.empty(items), np.empty(items)
-    if _nearest_of_equal(full, equal, words, tolerance, still, kept) == np.inf:
-        return np.inf
+    score, still, kept = centered(full, flat, 1.0), np.empty(items), np.empty(items)
     if nearest(full, centered(full, flat, loudness), words, tolerance, mu, rest) == np.inf:
-        return np.inf
-    if max(excess(full, kept, mu), excess(full, rest, still)) > tolerance:
-        return np.inf
-    score = centered(full, flat, 1.0)
+        return np.inf  # then the path would fail for smaller scores, too
+    gap = _nearest_of_equal(full, equal, words, tolerance, still, kept)
+    if gap == np.inf or max(excess(full, kept, mu), excess(full, rest, still)) > tolerance:
+        return nearest(full, score, words, tolerance, mu, rest)  # the line has a kink
     for t in range(items):
         mu[t] = still[t] + (mu[t] - still[t]) / loudness
         kept[t] = score[t] - mu[t]
@@ -90,8 +88,8 @@ def nearest_of_any(full, is_whole, flat, words, tolerance, mu, rest):
     """The nearest point to the scores `flat` of parts.
 
     Writes μ and something that exposes its face, s − μ unless scores are tiny; returns the gap, ∞ if it was not found.
-    is_whole: whether no part is forbidden.  Otherwise equal scores do not make all vertices tie, the path finds the face
-    soon, and the line from 0 is short.
+    is_whole: whether no part is forbidden.  Otherwise equal scores do not make all vertices tie, the path finds the
+    face soon, and the line from 0 is short.
     """
     equal, score = centered(full, flat, 0.0), centered(full, flat, 1.0)
     size, largest = _size(full, score, equal), 1.0
@@ -100,8 +98,6 @@ def nearest_of_any(full, is_whole, flat, words, tolerance, mu, rest):
             largest = max(largest, abs(flat[full.part[t]]))
     if is_whole and size <= _EQUAL * largest:
         return _nearest_of_equal(full, equal, words, tolerance, mu, rest)
-    elif is_whole and size < _TINY:
-        gap = _nearest_of_tiny(full, flat, equal, _LOUD / size, words, tolerance, mu, rest)
-        if gap < np.inf:
-            return gap
+    if is_whole and size < _TINY:
+        return _nearest_of_tiny(full, flat, equal, _LOUD / size, words, tolerance, mu, rest)
     return nearest(full, score, words, tolerance, mu, rest)

@@ -1,4 +1,4 @@
-"""The nearest point of a chart's hull: along the path until it is clear which hyperedges are in use, then on the face."""
+"""The nearest point of a hull: along the path until it is clear which hyperedges are in use, then on the face."""
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def settle(full, score, face, point, tolerance, mu, rest):
 
 @inner
 def nearest(full, score, words, tolerance, mu, rest):
-    """Writes μ and s − μ, numbers for each item; returns the gap, ∞ where no face is found whose gap is small enough."""
+    """Writes μ and s − μ, numbers for each item; returns the gap, ∞ if no face is found whose gap is small enough."""
     for care in (QUICK, CAREFUL):
         found, face, point = _follow(full, score, words, care)
         if found:

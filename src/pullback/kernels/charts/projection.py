@@ -17,10 +17,10 @@ from pullback.kernels.tools import inner, kernel
 def project(scores, lengths, structure, tolerance, point, rest, gap, lo, hi):
     """The nearest point of the hull of each instance that has a length above 0, and the gap of it.
 
-    scores, point and rest are (batch, size, size), float64; gap is (batch,).  `rest` becomes a direction that is largest
-    on the face of the point, all that the derivative needs: s − μ, up to what all vertices have in common, or for tiny
-    scores that of louder ones; −∞ where there is no part.  Where no face is found whose gap is at most `tolerance` times
-    the largest score (if that is above 1), the gap is ∞ and the rest is undefined.
+    scores, point and rest are (batch, size, size), float64; gap is (batch,).  `rest` becomes a direction that is
+    largest on the face of the point, all that the derivative needs: s − μ, up to what all vertices have in common, or
+    for tiny scores that of louder ones; −∞ where there is no part.  Where no face is found whose gap is at most
+    `tolerance` times the largest score (if that is above 1), the gap is ∞ and the rest is undefined.
     """
     size = scores.shape[1]
     for b in range(lo, hi):
