@@ -183,6 +183,92 @@ def test_the_point_is_the_nearest_of_the_hull_and_its_derivative_projects_onto_i
             np.testing.assert_allclose(product.ravel(), projector @ gradient.ravel(), atol=1e-9)
 
 
+def mask_some(rng, structure, scores):
+    """Forbids three parts in ten, and leaves a vertex."""
+    scores[(rng.random(scores.shape) < 0.3) & ~np.eye(len(scores), dtype=bool)] = -np.inf
+    scores[0] = np.where(np.isneginf(scores[0]), 0.0, scores[0])  # the root may govern every word
+    scores[:, -1] = np.where(np.isneginf(scores[:, -1]), 0.0, scores[:, -1])  # every word may begin the last span
+
+
+@each
+@pytest.mark.parametrize("forbidden", [False, True], ids=["no mask", "mask"])
+def test_tiny_scores_have_the_point_and_the_face_that_enumeration_says(structure, forbidden):
+    rng = np.random.default_rng(8)
+    n, size = 5, size_of(structure, 5)
+    vertices = enumerate_vertices(chart_of(structure, n, size), size * size)
+    for scale in (1e-12, 1e-9, 1e-7, 1e-5, 1e-4, 4e-4):
+        scores = rng.normal(size=(size, size))
+        if forbidden:
+            mask_some(rng, structure, scores)
+        kept = vertices[~vertices[:, np.isneginf(scores.ravel())].any(1)]
+        used = np.where(kept.any(0), scores.ravel(), 0.0)
+        point, rest, gap = project(structure, scale * scores[None], n)
+        assert gap[0] <= 1e-9
+        # the point is that of equal scores, and moves along a line as they grow
+        still, beyond = nearest_of(0 * used, kept), nearest_of(1e-3 * used, kept)
+        np.testing.assert_allclose(point.ravel(), still + (beyond - still) * scale / 1e-3, atol=2e-10)
+        best = kept[kept @ (1e-3 * used - beyond) >= (kept @ (1e-3 * used - beyond)).max() - 1e-8]
+        gradient = rng.normal(size=(1, size, size))
+        projector = np.linalg.pinv(best - best[0]) @ (best - best[0])
+        product = differentiate(structure, rest, n, gradient)
+        np.testing.assert_allclose(product.ravel(), projector @ gradient.ravel(), atol=1e-9)
+
+
+TINY = pytest.mark.parametrize("scale", [1e-12, 1e-9, 1e-7, 1e-5, 3e-4], ids=lambda scale: f"scale {scale:g}")
+
+
+@each
+@TINY
+def test_tiny_scores_have_a_certificate(structure, scale):
+    rng = np.random.default_rng(9)
+    n, size = 24, size_of(structure, 24)
+    scores = rng.normal(size=(3, size, size))
+    scores[1] *= rng.random((size, size)) < 0.01  # nearly all are equal
+    mask_some(rng, structure, scores[2])
+    point, _, gap = project(structure, scale * scores, n)
+    found, _ = gaps(structure, scale * scores, point, n)
+    assert (gap <= 1e-9).all() and (found <= 1e-9).all()
+
+
+@each
+@TINY
+def test_the_derivative_at_tiny_scores_is_that_of_central_differences(structure, scale):
+    rng = np.random.default_rng(10)
+    n, size = 20, size_of(structure, 20)
+    scores, gradient, other = rng.normal(size=(3, 1, size, size))
+    _, rest, _ = project(structure, scale * scores, n)
+    product = differentiate(structure, rest, n, gradient)
+    step = 1e-4  # times the scale, which sets the distance to a kink; and then all is linear up to scores of 1e-3
+    ahead, back = (project(structure, 6e-4 * (scores + sign * step * gradient), n)[0] for sign in (1, -1))
+    np.testing.assert_allclose(product, (ahead - back) / (2 * 6e-4 * step), atol=5e-3)
+    np.testing.assert_allclose((product * other).sum(), (differentiate(structure, rest, n, other) * gradient).sum())
+    np.testing.assert_allclose(differentiate(structure, rest, n, product), product, atol=1e-9)
+
+
+@each
+def test_equal_scores_have_the_derivative_of_the_whole_hull(structure):
+    """All vertices tie, so it takes from a gradient only what they have in common."""
+    rng = np.random.default_rng(11)
+    n, size = 30, size_of(structure, 30)
+    _, rest, gap = project(structure, np.full((1, size, size), 0.7), n)
+    assert gap[0] <= 1e-9
+    gradient = rng.normal(size=(1, size, size))
+    product = differentiate(structure, rest, n, gradient)[0]
+    rows, columns = np.indices((size, size))
+    if structure == SPANS:
+        is_part = (rows < columns) & ~((rows == 0) & (columns == n - 1))  # the span of all words is in every tree
+        common = is_part[None]
+    else:
+        is_part = (rows != columns) & (columns > 0)
+        common = np.stack([is_part & (columns == modifier) for modifier in range(1, size)])
+        if structure == SINGLE_ROOT_TREES:
+            common = np.concatenate([common, is_part[None] & (rows == 0)])
+    common = common.reshape(len(common), -1).astype(float)
+    expected = np.where(is_part, gradient[0], 0.0).ravel()
+    expected -= np.linalg.lstsq(common.T, expected, rcond=None)[0] @ common
+    np.testing.assert_allclose(product.ravel(), expected, atol=1e-9)
+
+
 @each
 @pytest.mark.parametrize("scale", [0.0, 1e-3, 0.01, 0.1, 1.0, 10.0, 1000.0], ids=lambda scale: f"scale {scale:g}")
 def test_longer_sentences_have_a_certificate(structure, scale):

@@ -56,6 +56,16 @@ def test_flat_examples_go_by_the_chart_and_have_a_certificate(kind, dtype):
 
 
 @KINDS
+@pytest.mark.parametrize("scale", [0.0, 1e-9, 1e-6], ids=lambda scale: f"scale {scale:g}")
+def test_equal_and_tiny_scores_are_as_certain_as_others(kind, scale):
+    structure, scores = structure_of(kind), scale * random_scores(kind)[:1].sign()
+    point, gradient = with_gradient(structure, scores)
+    rest = scores - point
+    assert structure.inner(rest, structure.argmax(rest)) - structure.inner(rest, point) <= 1e-9
+    assert 0.1 < gradient.norm() / scores.numel() ** 0.5 < 1.0  # a projection, and onto more than a line
+
+
+@KINDS
 def test_the_chart_and_the_vertices_agree_and_so_do_their_derivatives(kind, monkeypatch):
     structure, scores = structure_of(kind, LENGTHS), random_scores(kind)
     found = with_gradient(structure, scores)

@@ -1,7 +1,8 @@
 """SparseMAP on charts: acyclic hypergraphs whose items are parts, such as those of projective and of binary trees.
 
 For flat scores, where thousands of vertices mix.  `chart` and `structures` say what a chart is, `passes` what runs over
-it, `path` and `face` find the nearest point, `span` its derivative, and `projection` has the kernels.
+it; `path`, `face` and `nearest` find the nearest point, `level` that of scores that are nearly equal, `span` its
+derivative; `projection` has the kernels.
 """
 
 from pullback.kernels.charts.projection import project, project_backward

@@ -126,11 +126,14 @@ def _exchange(full, score, chart, point, flow, change, slack, gap):
 
 
 @inner
-def find_face(full, score, chart, point):
-    """(whether it was found, its chart, the nearest point there), from the chart and the point that the path led to."""
+def find_face(full, score, chart, point, in_use):
+    """(whether it was found, its chart, the nearest point there), from the chart and the point that the path led to.
+
+    The first guess at the face are the hyperedges with a flow above `in_use`.
+    """
     flow = np.empty(len(chart.left))
     flow_of_edges(chart, point, flow)
-    chart, point = restricted(full, chart, point, flow > IN_USE)
+    chart, point = restricted(full, chart, point, flow > in_use)
     items, edges = len(full.part), len(full.left)
     theta, best, rest, slack = np.empty(items), np.empty(items), np.empty(items), np.empty(edges)
     unit = max(1.0, span.largest_of(score, items))

@@ -15,6 +15,7 @@ from pullback.kernels.tools import inner, summing
 
 TIED = 1e-8  # a hyperedge belongs to the face if the best vertex through it is this close to the best
 _ITERATIONS = 5000
+_MANY, _FEW = 6, 4  # hyperedges for each item: in a chart that is worth thinning, and in a thinned one
 
 # Numbers for each hyperedge, and for each item.
 Room = namedtuple("Room", ["below", "step", "wish", "change", "value", "product"])
@@ -97,11 +98,52 @@ def fit(chart, share, ease, residual, enough, flat, limit, room):
 
 
 @inner
+def _thinned(chart):
+    """A chart with a few hyperedges for each item, evenly spaced, and all those of the goal.
+
+    Where items have many, its vertices have hardly ever a smaller span.
+    """
+    items = len(chart.part)
+    keep = np.zeros(len(chart.left), np.bool_)
+    for t in range(1, items):
+        first, count = np.int64(chart.first[t]), np.int64(chart.first[t + 1] - chart.first[t])
+        kept = count if t == items - 1 else min(count, _FEW)
+        for k in range(kept):
+            keep[first + (k * (count - 1) // (kept - 1) if kept > 1 else 0)] = True
+    return sub_chart(chart, keep)
+
+
+@inner
+def _leave_thinned(chart, residual, flat):
+    """As `leave_span`, for the span of a thinned chart."""
+    thin = _thinned(chart)
+    place = np.zeros(chart.item.max() + 1, np.int64)
+    for t in range(len(chart.part)):
+        place[chart.item[t]] = t
+    part = np.zeros(len(thin.part))
+    for t in range(1, len(thin.part)):
+        part[t] = residual[place[thin.item[t]]]
+    _leave(thin, part, flat, room_for(thin))
+    for t in range(1, len(thin.part)):
+        residual[place[thin.item[t]]] = part[t]
+
+
+@inner
 def leave_span(chart, residual, flat, room):
     """Takes from `residual` its projection onto the span of the differences of the chart's vertices.
 
-    With equal shares and equal ease, which takes the fewest iterations.
+    Ends when no hyperedge promises more than `flat`.  A chart of many hyperedges comes after a thinned one, which
+    leaves it little or nothing to do.
     """
+    if len(chart.left) > _MANY * len(chart.part):
+        _leave_thinned(chart, residual, flat)
+        flat *= 50.0  # what rounding has left by now
+    return _leave(chart, residual, flat, room)
+
+
+@inner
+def _leave(chart, residual, flat, room):
+    """With equal shares and equal ease, which takes the fewest iterations."""
     edges = len(chart.left)
     share, ease = np.empty(edges), np.ones(edges)
     for t in range(1, len(chart.part)):
