@@ -91,7 +91,7 @@ class Rationales(Task):
             raise Mistake(f"share is {self.share}; expected a number between 0 and 1.")
         if self.longest < 1:
             raise Mistake(f"longest is {self.longest}; expected an integer ≥ 1.")
-        if not 0 <= min(self.together, self.price):
+        if not min(self.together, self.price) >= 0:
             raise Mistake(f"together is {self.together}, price {self.price}; expected numbers ≥ 0.")
 
     @property

@@ -5,6 +5,7 @@ The data are those of Pang and Lee (2005).  Folds 0 to 7 are for training, 8 is 
 
 import io
 import lzma
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pullback.experiments.files import lines_of, path_of
 from pullback.experiments.mistakes import Mistake
 
 FILE = "sentence_polarity/sentence_polarity.tsv"
+LINE = re.compile(r"([01])\t([0-9])\t(.*\S.*)")
 LISTED, VECTORS = "glove100/words.txt", "glove100/vectors.f16.npy"
 SIZE = 100  # of word vectors, as GloVe's
 FEWEST = 2  # how often training has to have a word that gets a vector of its own
@@ -128,12 +130,12 @@ def _read_sentences(lines: Iterable[str], longest: int) -> dict[str, tuple[Sente
     """Sentences by split.  A line is a label, a fold and words between spaces, with tabs between the three."""
     found: dict[str, list[Sentence]] = {"train": [], "validation": [], "test": []}
     for number, line in enumerate(lines, 1):
-        label, fold, text = (line.split("\t", 2) + ["", ""])[:3]
-        words = tuple(text.split()[:longest])
-        if label not in ("0", "1") or len(fold) != 1 or not fold.isdecimal() or not words:
-            raise Mistake(f"{FILE}, line {number}: not a label 0 or 1, a fold 0 to 9 and words, with tabs between them.")
+        parts = LINE.fullmatch(line)
+        if parts is None:
+            raise Mistake(f"{FILE}, line {number}: not a label 0 or 1, a fold 0 to 9 and words, with tabs between.")
+        label, fold, text = parts.groups()
         split = {"8": "validation", "9": "test"}.get(fold, "train")
-        found[split].append(Sentence(words, int(label)))
+        found[split].append(Sentence(tuple(text.split()[:longest]), int(label)))
     for split, sentences in found.items():
         if not sentences:
             raise Mistake(f"{FILE}: no sentence for {split}; folds 0 to 7 are train, 8 is validation, 9 is test.")
