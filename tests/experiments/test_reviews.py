@@ -101,9 +101,9 @@ def test_the_sample_is_balanced():
 
 def test_flat_trees_and_chains_have_the_heads_that_they_say(tmp_path):
     batch = batch_of(read_reviews(write(tmp_path), 9).split("train"))
-    assert pb.DependencyTree.heads(polarity.flat(batch)).tolist() == [[0, 1, 1, -1], [0, 1, 1, 1]]
+    assert pb.DependencyTree.heads(polarity.flat(batch)).tolist() == [[0, 0, 0, -1], [0, 0, 0, 0]]
     assert pb.DependencyTree.heads(polarity.chain(batch)).tolist() == [[2, 3, 0, -1], [2, 3, 4, 0]]
-    assert polarity.depths(polarity.flat(batch)).tolist() == [[1, 2, 2, 0], [1, 2, 2, 2]]
+    assert polarity.depths(polarity.flat(batch)).tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
     assert polarity.depths(polarity.chain(batch)).tolist() == [[3, 2, 1, 0], [4, 3, 2, 1]]
 
 
@@ -120,7 +120,7 @@ def test_the_decoder_hears_a_word_through_the_tree_alone():
         changed = dataclasses.replace(batch, tokens=other)
         return not torch.equal(decoder(batch, tree), decoder(changed, tree))
 
-    assert [is_heard(i, polarity.chain(batch)) for i in range(n)] == [i >= n - 3 for i in range(n)]
+    assert [is_heard(i, polarity.chain(batch)) for i in range(n)] == [i >= n - 2 for i in range(n)]
     assert all(is_heard(i, polarity.flat(batch)) for i in range(n))
 
 
@@ -129,10 +129,10 @@ def test_measures_say_what_trees_are_like():
     data = task.data()["test"]
     batch = batch_of(data)
     flat, chain = (task.measures(told(task, row), data) for row in ("flat", "chain"))
-    assert flat["heard"] == 1 and chain["neighbors"] == 1
-    assert chain["heard"] == pytest.approx(float(batch.lengths.clamp_max(3).sum() / batch.lengths.sum()))
-    assert flat["depth"] == pytest.approx(float(2 - 1 / batch.lengths.float().mean()))
-    assert chain["depth"] > flat["depth"] and 0 < flat["neighbors"] < 1
+    assert flat["heard"] == 1 and flat["depth"] == 1 and flat["neighbors"] == 0
+    assert chain["neighbors"] == pytest.approx(1 - len(batch.y) / float(batch.lengths.sum()))
+    assert chain["heard"] == pytest.approx(float(batch.lengths.clamp_max(2).sum() / batch.lengths.sum()))
+    assert chain["depth"] == pytest.approx(float((batch.lengths * (batch.lengths + 1) / 2).sum() / batch.lengths.sum()))
 
 
 def test_a_decoder_without_a_tree_ignores_it():

@@ -1,7 +1,7 @@
 """Polarity: is a sentence for or against a film, through a latent dependency tree over its words.
 
 The decoder has word vectors of its own, without context.  It passes messages from words to their heads and reads the
-answer at the word below the root, so that what it knows about a sentence is what the tree brings there.
+answer at the root, so that what it knows about a sentence is what the tree brings there.
 Data: Pang and Lee (2005).
 """
 
@@ -37,25 +37,25 @@ class Encoder(nn.Module):
 
 
 class TreeDecoder(nn.Module):
-    """Rounds of messages from modifiers to heads over word vectors; the answer is read at the word below the root."""
+    """Rounds of messages from modifiers to heads over word vectors; the answer is read at the root."""
 
     def __init__(self, reviews: Reviews, rounds: int, size: int = 64, dropout: float = 0.3) -> None:
         super().__init__()
         self.rounds = rounds
         self.words = nn.Sequential(WordVectors(reviews), nn.Dropout(dropout), nn.Linear(SIZE, size))
+        self.root = nn.Parameter(0.1 * torch.randn(size))
         self.message = nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, size))
         self.update = nn.Sequential(nn.Linear(2 * size, size), nn.ReLU(), nn.Linear(size, size))
         self.norm = nn.LayerNorm(size)
         self.answer = nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, 2))
 
     def forward(self, batch: Batch, z: Tensor) -> Tensor:
-        root, arcs = z[:, :1, 1:], z[:, 1:, 1:]
-        words = self.words(batch.tokens)
-        state = words
+        nodes = torch.cat([self.root.expand(len(z), 1, -1), self.words(batch.tokens)], 1)
+        state = nodes
         for _ in range(self.rounds):
-            received = arcs @ self.message(state)  # summed over modifiers
-            state = self.norm(words + self.update(torch.cat([words, received], -1)))
-        logits: Tensor = self.answer((root @ state).squeeze(1))
+            received = z @ self.message(state)  # summed over modifiers
+            state = self.norm(nodes + self.update(torch.cat([nodes, received], -1)))
+        logits: Tensor = self.answer(state[:, 0])
         return logits
 
 
@@ -80,7 +80,7 @@ class Polarity(Task):
 
     Attributes:
         decoder: tree, which hears words through the tree alone; or bilstm, which ignores the tree, for comparison.
-        rounds: of messages; a word further below the word at the root is not heard.
+        rounds: of messages; a word that is more arcs away from the root is not heard.
         longest: sentences with more words are cut after so many.
         data_folder: a folder with sentence_polarity, and with glove100 for word vectors; a sample if it is empty.
     """
@@ -107,11 +107,11 @@ class Polarity(Task):
 
     @property
     def structure(self) -> pb.Structure:
-        return pb.DependencyTree(single_root=True)
+        return pb.DependencyTree()
 
     def trees(self, batch: Batch) -> pb.DependencyTree:
-        """The trees of a batch, one word below the root of each."""
-        return pb.DependencyTree(batch.lengths, single_root=True)
+        """The trees of a batch; any number of words may be below the root."""
+        return pb.DependencyTree(batch.lengths)
 
     def model(self, estimator: pb.Estimator) -> Model:
         reviews = self.reviews
@@ -120,14 +120,14 @@ class Polarity(Task):
         return Model(encoder, decoder, estimator, self.trees)
 
     def known(self) -> dict[str, Callable[[Any], Tensor]]:
-        """All words below the first; each word below the next; and a random tree.  Nobody knows the true ones."""
+        """All words below the root; each word below the next; and a random tree.  Nobody knows the true ones."""
         return {"flat": flat, "chain": chain, "random": self._random}
 
     def _random(self, batch: Batch) -> Tensor:
         return self.trees(batch).sample(torch.zeros_like(chain(batch)))
 
     def measures(self, model: Model, split: Split) -> dict[str, float]:
-        """Accuracy, and what trees are like: words that the decoder hears, their depths, arcs between neighbors."""
+        """Accuracy, and what trees are like: words that the decoder hears, their depths, heads that are neighbors."""
         found: dict[str, list[Tensor]] = {}
         for numbers in torch.arange(len(split)).split(CHUNK):
             batch: Batch = split[numbers]
@@ -139,9 +139,9 @@ class Polarity(Task):
             if self.decoder == "tree":
                 heads, depth = pb.DependencyTree.heads(z), depths(z)[batch.inside]
                 places = torch.arange(1, heads.shape[1] + 1, device=heads.device)
-                some["heard"] = depth <= self.rounds + 1
+                some["heard"] = depth <= self.rounds
                 some["depth"] = depth
-                some["neighbors"] = ((heads - places).abs() == 1)[batch.inside & (heads > 0)]
+                some["neighbors"] = ((heads > 0) & ((heads - places).abs() == 1))[batch.inside]
             for name, values in some.items():
                 found.setdefault(name, []).append(values.float())
         return {name: float(torch.cat(values).mean()) for name, values in found.items()}
@@ -161,9 +161,8 @@ class Polarity(Task):
 
 
 def flat(batch: Batch) -> Tensor:
-    """All words below the first, which is below the root."""
-    first = torch.arange(batch.tokens.shape[1], device=batch.tokens.device) == 0
-    return pb.DependencyTree.arcs(torch.where(batch.inside, torch.where(first, 0, 1), -1))
+    """All words below the root: a bag of words."""
+    return pb.DependencyTree.arcs(torch.where(batch.inside, 0, -1))
 
 
 def chain(batch: Batch) -> Tensor:

@@ -68,7 +68,7 @@ class Rationales(Task):
     Attributes:
         choice: words, each for itself and never more than the budget; or spans, words that stand together: tags with
             transitions, whose budget is kept by a price.
-        share: the budget, a share of the words of the sentence; it is rounded up.
+        share: the budget, a share of the words of the sentence; for words, the number is rounded up.
         together: what two neighbors add to the score if both are chosen, or neither; for spans.
         price: what the loss grows by if all words are chosen beyond the budget, in proportion if some are; for spans.
         longest: sentences with more words are cut after so many.
