@@ -16,8 +16,8 @@ import pullback as pb
 from pullback.experiments.files import DataFolder
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.modules import Biaffine, BiLSTM
-from pullback.experiments.task import Model, Picture, Split, Task
-from pullback.experiments.tasks.reviews import SIZE, Batch, Reviews, WordVectors, judged, read_reviews
+from pullback.experiments.task import Model, Picture, Split, Task, batch_of
+from pullback.experiments.tasks.reviews import SIZE, Batch, Reviews, WordVectors, judged, read_reviews, some_short
 
 CHUNK = 250  # examples that are evaluated at a time
 
@@ -150,11 +150,11 @@ class Polarity(Task):
         """The trees of a few short sentences."""
         if self.decoder != "tree":
             return []
-        batch: Batch = split[torch.arange(min(100, len(split)))]
+        batch: Batch = batch_of(split)
         trees, z = self.trees(batch), model.latent(batch)
         answers = model.decoder(batch, z).argmax(-1).tolist()
         shown = []
-        for i in ((batch.lengths >= 5) & (batch.lengths <= 15)).nonzero().flatten().tolist()[:4]:
+        for i in some_short(batch, longest=15, count=4):
             drawing = pb.draw(trees, z, self.reviews.words(batch, i), index=i)
             shown.append(Picture(judged(int(batch.y[i]), answers[i]), drawing.svg))
         return shown

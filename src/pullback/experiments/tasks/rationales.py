@@ -16,8 +16,8 @@ import pullback as pb
 from pullback.experiments.files import DataFolder
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.modules import BiLSTM
-from pullback.experiments.task import Model, Picture, Split, Task
-from pullback.experiments.tasks.reviews import SIZE, Batch, Reviews, WordVectors, judged, read_reviews
+from pullback.experiments.task import Model, Picture, Split, Task, batch_of
+from pullback.experiments.tasks.reviews import SIZE, Batch, Reviews, WordVectors, judged, read_reviews, some_short
 
 CHUNK = 250  # examples that are evaluated at a time
 
@@ -84,7 +84,7 @@ class Rationales(Task):
 
     name: ClassVar[str] = "rationales"
     measure: ClassVar[str] = "accuracy"
-    percent: ClassVar[tuple[str, ...]] = ("accuracy", "relaxed_accuracy", "chosen", "alone")
+    percent: ClassVar[tuple[str, ...]] = ("accuracy", "relaxed_accuracy", "chosen", "alone", "empty")
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -156,8 +156,8 @@ class Rationales(Task):
     # ---- what is measured
 
     def measures(self, model: Model, split: Split) -> dict[str, float]:
-        """Accuracy, the share of words that are chosen, and how many of these have no neighbor that is chosen."""
-        found: dict[str, list[Tensor]] = {"accuracy": [], "chosen": [], "alone": []}
+        """Accuracy; the shares of words that are chosen, of these without a neighbor, and of sentences without any."""
+        found: dict[str, list[Tensor]] = {"accuracy": [], "chosen": [], "alone": [], "empty": []}
         for numbers in torch.arange(len(split)).split(CHUNK):
             batch: Batch = split[numbers]
             z = model.latent(batch)
@@ -167,6 +167,7 @@ class Rationales(Task):
             found["accuracy"].append(answers.argmax(-1) == batch.y)
             found["chosen"].append(words[batch.inside])
             found["alone"].append(~(near[:, :-2] | near[:, 2:])[words])
+            found["empty"].append(~words.any(-1))
             relaxed = model.relaxed(batch)
             if relaxed is not None:
                 right = model.decoder(batch, relaxed)[0].argmax(-1) == batch.y
@@ -176,11 +177,11 @@ class Rationales(Task):
 
     def pictures(self, model: Model, split: Split) -> list[Picture]:
         """A few sentences with the chosen words highlighted."""
-        batch: Batch = split[torch.arange(min(100, len(split)))]
+        batch: Batch = batch_of(split)
         z = model.latent(batch)
         answers = model.decoder(batch, z)[0].argmax(-1).tolist()
         shown = []
-        for i in ((batch.lengths >= 8) & (batch.lengths <= 25)).nonzero().flatten().tolist()[:8]:
+        for i in some_short(batch, longest=25, count=8):
             words = self.reviews.words(batch, i)
             drawing = pb.draw(pb.Binary(), chosen(z)[i, : len(words)], words)
             shown.append(Picture(judged(int(batch.y[i]), answers[i]), drawing.svg))

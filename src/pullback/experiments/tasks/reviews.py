@@ -108,6 +108,12 @@ def judged(label: int, answer: int) -> str:
     return f"{sides[label]} the film; the model says {sides[answer]}"
 
 
+def some_short(batch: Batch, longest: int, count: int) -> list[int]:
+    """Examples with 5 to `longest` words, from all over a batch: files have the sentences against films first."""
+    short = ((batch.lengths >= 5) & (batch.lengths <= longest)).nonzero().flatten()
+    return short[torch.linspace(0, max(len(short) - 1, 0), min(count, len(short))).long()].tolist()
+
+
 # ---- files
 
 
