@@ -57,7 +57,7 @@ SETUPS: dict[str, Run[Any]] = {
     "polarity": Run(
         Polarity(),
         optimizer=_POLARITY,
-        steps=800,
+        steps=500,
         evaluate_every=100,
     ),
     # What the same words say without a tree; the estimator has nothing to do.
@@ -65,7 +65,7 @@ SETUPS: dict[str, Run[Any]] = {
         Polarity(decoder="bilstm"),
         estimator="frozen",
         optimizer=_POLARITY,
-        steps=800,
+        steps=500,
         evaluate_every=100,
     ),
     "rationales": Run(
