@@ -199,12 +199,12 @@ def test_no_words_are_a_rationale_too():
     assert answers.isfinite().all() and not share.any()
 
 
-def test_spans_pay_for_what_is_beyond_the_budget():
+def test_spans_pay_for_being_off_the_budget():
     logits, label = torch.zeros(2, 2), torch.tensor([0, 1])
     share = torch.tensor([0.1, 0.7])
     words, spans = (Rationales(choice=choice, share=0.2, price=4.0) for choice in ("words", "spans"))
     torch.testing.assert_close(
-        spans.losses((logits, share), label), torch.tensor([0.0, 2.0]) + torch.log(torch.tensor(2.0))
+        spans.losses((logits, share), label), torch.tensor([0.4, 2.0]) + torch.log(torch.tensor(2.0))
     )
     torch.testing.assert_close(words.losses((logits, share), label), torch.log(torch.tensor([2.0, 2.0])))
 

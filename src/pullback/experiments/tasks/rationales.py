@@ -70,15 +70,15 @@ class Rationales(Task):
             transitions, whose budget is kept by a price.
         share: the budget, a share of the words of the sentence; for words, the number is rounded up.
         together: what two neighbors add to the score if both are chosen, or neither; for spans.
-        price: what the loss grows by if all words are chosen beyond the budget, in proportion if some are; for spans.
+        price: how fast the loss grows with the difference between the share that is chosen and the budget; for spans.
         longest: sentences with more words are cut after so many.
         data_folder: a folder with sentence_polarity, and with glove100 for word vectors; a sample if it is empty.
     """
 
     choice: Literal["words", "spans"] = "words"
     share: float = 0.2
-    together: float = 2.0
-    price: float = 3.0
+    together: float = 0.5
+    price: float = 1.0
     longest: int = 40
     data_folder: DataFolder = ""
 
@@ -127,10 +127,10 @@ class Rationales(Task):
         return Model(encoder, Decoder(reviews), estimator, self.selections, self.losses)
 
     def losses(self, found: tuple[Tensor, Tensor], label: Tensor) -> Tensor:
-        """Cross-entropies, and the price of what spans have beyond the budget."""
+        """Cross-entropies, and the price of spans that are off the budget: without it all words or none are chosen."""
         logits, share = found
         errors = cross_entropy(logits, label, reduction="none")
-        return errors + self.price * (share - self.share).relu() if self.choice == "spans" else errors
+        return errors + self.price * (share - self.share).abs() if self.choice == "spans" else errors
 
     def known(self) -> dict[str, Callable[[Any], Tensor]]:
         """Every word, whatever the budget; and random words, or a random span, within it."""
