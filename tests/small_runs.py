@@ -9,6 +9,8 @@ from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.tasks import SETUPS, TASKS
 from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.polarity import Polarity
+from pullback.experiments.tasks.rationales import Rationales
 from pullback.experiments.tasks.subset import SubsetToy
 from pullback.experiments.training import Watcher
 
@@ -23,6 +25,10 @@ SMALL = {
         optimizer=Optimizer("adamw", encoder_learning_rate=1e-3, batch_size=8, decay="cosine", clip=1.0),
         **QUICK,
     ),
+    "polarity": Run(Polarity(), optimizer=Optimizer("adamw", batch_size=8), **QUICK),
+    "polarity-bilstm": Run(Polarity(decoder="bilstm"), "frozen", optimizer=Optimizer("adamw", batch_size=8), **QUICK),
+    "rationales": Run(Rationales(), optimizer=Optimizer("adamw", batch_size=8), **QUICK),
+    "rationales-spans": Run(Rationales(choice="spans"), optimizer=Optimizer("adamw", batch_size=8), **QUICK),
 }
 
 

@@ -18,6 +18,10 @@ from small_runs import SMALL, Interrupting, clusters, history
 
 ROWS = [(name, row) for name in ("clusters", "subset") for row in SMALL[name].task.estimators()]
 ROWS += [("listops", row) for row in ("gold", "flat", "chain", "random", "supervised", "frozen", "spigot", "sparsemap")]
+ROWS += [("polarity", row) for row in ("flat", "chain", "random", "frozen", "spigot", "structured_attention")]
+ROWS += [("rationales", row) for row in ("all", "random", "ste", "spigot", "sparsemap")]
+ROWS += [("rationales-spans", row) for row in ("all", "random", "ste_marginals", "sparsemap")]
+ROWS += [("polarity-bilstm", "frozen")]
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)

@@ -14,6 +14,9 @@ DataFolder = Annotated[str, tyro.conf.arg(aliases=("--data",))]
 
 SOURCES = {
     "listops": "the files of Nangia and Bowman (2018), github.com/nyu-mll/spinn, python/spinn/data/listops",
+    "sentence_polarity": "the sentences of Pang and Lee (2005), sentence_polarity in nltk_data, in one file; a line is "
+    "a label (1 for the film, 0 against it), a fold 0 to 9 and the words, with tabs between them",
+    "glove100": "GloVe 6B, 100 dimensions, nlp.stanford.edu/projects/glove; words in lines, vectors as a numpy array",
 }
 """The data sets that tasks read, each a folder of the data folder, and where they are published."""
 

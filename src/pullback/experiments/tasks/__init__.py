@@ -6,12 +6,15 @@ from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.task import Task
 from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.polarity import Polarity
+from pullback.experiments.tasks.rationales import Rationales
 from pullback.experiments.tasks.subset import SubsetToy
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps)}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps, Polarity, Rationales)}
 """Every task by its name."""
 
 _LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
+_POLARITY = Optimizer("adamw", learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
 
 SETUPS: dict[str, Run[Any]] = {
     # A fast decoder and a slow encoder on half batches, so that latents do not die before the decoder knows them.
@@ -50,6 +53,32 @@ SETUPS: dict[str, Run[Any]] = {
         optimizer=_LISTOPS,
         steps=6000,
         evaluate_every=500,
+    ),
+    "polarity": Run(
+        Polarity(),
+        optimizer=_POLARITY,
+        steps=500,
+        evaluate_every=100,
+    ),
+    # What the same words say without a tree; the estimator has nothing to do.
+    "polarity-bilstm": Run(
+        Polarity(decoder="bilstm"),
+        estimator="frozen",
+        optimizer=_POLARITY,
+        steps=500,
+        evaluate_every=100,
+    ),
+    "rationales": Run(
+        Rationales(),
+        optimizer=_POLARITY,
+        steps=800,
+        evaluate_every=100,
+    ),
+    "rationales-spans": Run(
+        Rationales(choice="spans"),
+        optimizer=_POLARITY,
+        steps=800,
+        evaluate_every=100,
     ),
 }
 """Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""

@@ -1,0 +1,180 @@
+"""Sentences of film reviews, for or against the film, as words with vectors.
+
+The data are those of Pang and Lee (2005).  Folds 0 to 7 are for training, 8 is for validation and 9 for testing.
+"""
+
+import io
+import lzma
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from pullback.experiments.batches import Listed, Vocabulary, padded
+from pullback.experiments.files import lines_of, path_of
+from pullback.experiments.mistakes import Mistake
+
+FILE = "sentence_polarity/sentence_polarity.tsv"
+LINE = re.compile(r"([01])\t([0-9])\t(.*\S.*)")
+LISTED, VECTORS = "glove100/words.txt", "glove100/vectors.f16.npy"
+SIZE = 100  # of word vectors, as GloVe's
+FEWEST = 2  # how often training has to have a word that gets a vector of its own
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Words, and whether they are for the film (1) or against it (0)."""
+
+    words: tuple[str, ...]
+    label: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Words as numbers (m, n), 0 beyond the end; lengths and labels (m,)."""
+
+    tokens: Tensor
+    lengths: Tensor
+    y: Tensor
+
+    @property
+    def inside(self) -> Tensor:
+        """True for words, false beyond the end (m, n)."""
+        return self.tokens > 0
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(self.tokens.to(device), self.lengths.to(device), self.y.to(device))
+
+
+@dataclass(frozen=True)
+class Reviews:
+    """The sentences of each split, and what is known about their words.
+
+    vocabulary: all words, so that pictures can show every one.
+    glove: (words, SIZE) GloVe's vectors, 0 for words it does not have.
+    rows: (words,) which trained vector is added to it: none (0), that of all rare words (1), or the word's own.
+    """
+
+    splits: dict[str, tuple[Sentence, ...]]
+    vocabulary: Vocabulary
+    glove: Tensor
+    rows: Tensor
+
+    def split(self, name: str) -> Listed:
+        """A split, in batches when they are asked for."""
+        return Listed(self.splits[name], self.collate)
+
+    def collate(self, sentences: Sequence[Sentence]) -> Batch:
+        """Sentences side by side."""
+        return Batch(
+            padded([self.vocabulary.numbers(one.words) for one in sentences]),
+            torch.tensor([len(one.words) for one in sentences]),
+            torch.tensor([one.label for one in sentences]),
+        )
+
+    def words(self, batch: Batch, index: int) -> list[str]:
+        """The words of one example."""
+        return [self.vocabulary.words[number] for number in batch.tokens[index, : batch.lengths[index]].tolist()]
+
+
+class WordVectors(nn.Module):
+    """Vectors of words (m, n, SIZE): GloVe's, which stay as they are, or trained ones for words it does not have."""
+
+    glove: Tensor
+    rows: Tensor
+
+    def __init__(self, reviews: Reviews) -> None:
+        super().__init__()
+        self.register_buffer("glove", reviews.glove, persistent=False)
+        self.register_buffer("rows", reviews.rows, persistent=False)
+        self.trained = nn.Embedding(1 + int(reviews.rows.max()), SIZE, padding_idx=0)
+        with torch.no_grad():
+            self.trained.weight.mul_(0.4)  # the scale of GloVe's numbers
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        vectors: Tensor = self.glove[tokens] + self.trained(self.rows[tokens])
+        return vectors
+
+
+def judged(label: int, answer: int) -> str:
+    """What is said about the picture of a sentence."""
+    sides = ("against", "for")
+    return f"{sides[label]} the film; the model says {sides[answer]}"
+
+
+def some_short(batch: Batch, longest: int, count: int) -> list[int]:
+    """Examples with 5 to `longest` words, from all over a batch: files have the sentences against films first."""
+    short = ((batch.lengths >= 5) & (batch.lengths <= longest)).nonzero().flatten()
+    return short[torch.linspace(0, max(len(short) - 1, 0), min(count, len(short))).long()].tolist()
+
+
+# ---- files
+
+
+@lru_cache(maxsize=4)
+def read_reviews(folder: str, longest: int) -> Reviews:
+    """The reviews of a data folder, each cut after its first `longest` words; with GloVe's vectors if it has them.
+
+    folder: the data folder; "" for the sample that is built in.
+    """
+    splits = _read_sentences(lines_of(folder, FILE), longest)
+    training = [one.words for one in splits["train"]]
+    vocabulary = Vocabulary(one.words for sentences in splits.values() for one in sentences)
+    glove = torch.zeros(len(vocabulary), SIZE)
+    if folder and (Path(folder) / "glove100").is_dir():
+        _read_glove(folder, vocabulary, glove)
+    return Reviews(splits, vocabulary, glove, _rows(vocabulary, training, glove))
+
+
+def _read_sentences(lines: Iterable[str], longest: int) -> dict[str, tuple[Sentence, ...]]:
+    """Sentences by split.  A line is a label, a fold and words between spaces, with tabs between the three."""
+    found: dict[str, list[Sentence]] = {"train": [], "validation": [], "test": []}
+    for number, line in enumerate(lines, 1):
+        parts = LINE.fullmatch(line)
+        if parts is None:
+            raise Mistake(f"{FILE}, line {number}: not a label 0 or 1, a fold 0 to 9 and words, with tabs between.")
+        label, fold, text = parts.groups()
+        split = {"8": "validation", "9": "test"}.get(fold, "train")
+        found[split].append(Sentence(tuple(text.split()[:longest]), int(label)))
+    for split, sentences in found.items():
+        if not sentences:
+            raise Mistake(f"{FILE}: no sentence for {split}; folds 0 to 7 are train, 8 is validation, 9 is test.")
+    return {split: tuple(sentences) for split, sentences in found.items()}
+
+
+def _read_glove(folder: str, vocabulary: Vocabulary, vectors: Tensor) -> None:
+    """Writes GloVe's vectors of the words that it has into `vectors`."""
+    words, path = lines_of(folder, LISTED), path_of(folder, VECTORS)
+    try:
+        content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+        table = numpy.load(io.BytesIO(content), allow_pickle=False)
+    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+        raise Mistake(f"{path} cannot be read: {error}") from error
+    if table.shape != (len(words), SIZE):
+        raise Mistake(f"{path} has the shape {table.shape}; expected a row of {SIZE} for each of {len(words)} words.")
+    positions = {word: position for position, word in enumerate(words)}
+    numbers = [number for number, word in enumerate(vocabulary.words) if word in positions]
+    chosen = table[[positions[vocabulary.words[number]] for number in numbers]]
+    vectors[numbers] = torch.from_numpy(chosen.astype("float32"))
+
+
+def _rows(vocabulary: Vocabulary, training: Iterable[Sequence[str]], glove: Tensor) -> Tensor:
+    """Which trained vector each word has."""
+    counts = Counter(word for words in training for word in words)
+    has_vector = glove.any(-1).tolist()
+    rows, own = [], Vocabulary.UNKNOWN
+    for number, word in enumerate(vocabulary.words):
+        if number == Vocabulary.PADDING or has_vector[number]:
+            rows.append(0)
+        elif counts[word] < FEWEST:
+            rows.append(Vocabulary.UNKNOWN)
+        else:
+            own += 1
+            rows.append(own)
+    return torch.tensor(rows)
