@@ -7,7 +7,9 @@ import torch
 from pullback.experiments.records import read_records
 from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.tasks import SETUPS, TASKS
+from pullback.experiments.tasks.alignment import Pronunciation
 from pullback.experiments.tasks.clusters import Clusters
+from pullback.experiments.tasks.digits import Digits
 from pullback.experiments.tasks.listops import ListOps
 from pullback.experiments.tasks.subset import SubsetToy
 from pullback.experiments.training import Watcher
@@ -23,6 +25,9 @@ SMALL = {
         optimizer=Optimizer("adamw", encoder_learning_rate=1e-3, batch_size=8, decay="cosine", clip=1.0),
         **QUICK,
     ),
+    "digits": Run(Digits(n=3, train=40, test=20), optimizer=Optimizer(batch_size=8), **QUICK),
+    "digits-ranking": Run(Digits(latent="ranking", n=3, train=40, test=20), optimizer=Optimizer(batch_size=8), **QUICK),
+    "alignment": Run(Pronunciation(), optimizer=Optimizer(batch_size=8), **QUICK),
 }
 
 

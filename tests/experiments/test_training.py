@@ -18,6 +18,9 @@ from small_runs import SMALL, Interrupting, clusters, history
 
 ROWS = [(name, row) for name in ("clusters", "subset") for row in SMALL[name].task.estimators()]
 ROWS += [("listops", row) for row in ("gold", "flat", "chain", "random", "supervised", "frozen", "spigot", "sparsemap")]
+ROWS += [("digits", row) for row in ("gold", "random", "supervised", "frozen", "spigot", "sparsemap", "imle")]
+ROWS += [("digits-ranking", row) for row in ("gold", "supervised", "frozen", "spigot", "sparsemap")]
+ROWS += [("alignment", row) for row in ("diagonal", "random", "frozen", "spigot", "structured_attention")]
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)

@@ -4,14 +4,17 @@ from typing import Any
 
 from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.task import Task
+from pullback.experiments.tasks.alignment import Pronunciation
 from pullback.experiments.tasks.clusters import Clusters
+from pullback.experiments.tasks.digits import Digits
 from pullback.experiments.tasks.listops import ListOps
 from pullback.experiments.tasks.subset import SubsetToy
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps)}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps, Digits, Pronunciation)}
 """Every task by its name."""
 
 _LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
+_DIGITS = Optimizer("adam", learning_rate=1e-3, batch_size=64, decay="cosine")
 
 SETUPS: dict[str, Run[Any]] = {
     # A fast decoder and a slow encoder on half batches, so that latents do not die before the decoder knows them.
@@ -50,6 +53,27 @@ SETUPS: dict[str, Run[Any]] = {
         optimizer=_LISTOPS,
         steps=6000,
         evaluate_every=500,
+    ),
+    # Images of digits in order, as a matching of images and places, and as the ranks of the images.
+    "digits": Run(
+        Digits(),
+        optimizer=_DIGITS,
+        noise=1.0,
+        steps=2000,
+        evaluate_every=250,
+    ),
+    "digits-ranking": Run(
+        Digits(latent="ranking"),
+        optimizer=_DIGITS,
+        noise=1.0,
+        steps=2000,
+        evaluate_every=250,
+    ),
+    "alignment": Run(
+        Pronunciation(),
+        optimizer=Optimizer("adam", learning_rate=3e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine"),
+        steps=2000,
+        evaluate_every=250,
     ),
 }
 """Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""
