@@ -12,6 +12,7 @@ from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.digits import Digits
 from pullback.experiments.tasks.listops import ListOps
 from pullback.experiments.tasks.subset import SubsetToy
+from pullback.experiments.tasks.vae import DigitsVAE
 from pullback.experiments.training import Watcher
 
 __all__ = ["SETUPS", "SMALL", "TASKS", "Interrupting", "clusters", "history"]
@@ -27,6 +28,8 @@ SMALL = {
     ),
     "digits": Run(Digits(n=3, train=40, test=20), optimizer=Optimizer(batch_size=8), **QUICK),
     "digits-ranking": Run(Digits(latent="ranking", n=3, train=40, test=20), optimizer=Optimizer(batch_size=8), **QUICK),
+    "vae": Run(DigitsVAE(size=2, options=3), optimizer=Optimizer(batch_size=20), **QUICK),
+    "vae-bits": Run(DigitsVAE(latent="bits", size=3), optimizer=Optimizer(batch_size=20), **QUICK),
     "alignment": Run(Pronunciation(), optimizer=Optimizer(batch_size=8), **QUICK),
 }
 

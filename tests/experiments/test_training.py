@@ -21,6 +21,10 @@ ROWS += [("listops", row) for row in ("gold", "flat", "chain", "random", "superv
 ROWS += [("digits", row) for row in ("gold", "random", "supervised", "frozen", "spigot", "sparsemap", "imle")]
 ROWS += [("digits-ranking", row) for row in ("gold", "supervised", "frozen", "spigot", "sparsemap")]
 ROWS += [("alignment", row) for row in ("diagonal", "random", "frozen", "spigot", "structured_attention")]
+ROWS += [("vae", row) for row in SMALL["vae"].task.estimators()]
+ROWS += [
+    ("vae-bits", row) for row in ("random", "frozen", "ste", "sparsemap", "minimum_risk", "sparse_marginalization")
+]
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)

@@ -9,12 +9,16 @@ from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.digits import Digits
 from pullback.experiments.tasks.listops import ListOps
 from pullback.experiments.tasks.subset import SubsetToy
+from pullback.experiments.tasks.vae import DigitsVAE
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps, Digits, Pronunciation)}
+TASKS: dict[str, type[Task]] = {
+    task.name: task for task in (Clusters, SubsetToy, ListOps, Digits, Pronunciation, DigitsVAE)
+}
 """Every task by its name."""
 
 _LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
 _DIGITS = Optimizer("adam", learning_rate=1e-3, batch_size=64, decay="cosine")
+_VAE = Optimizer("adam", learning_rate=3e-3, batch_size=100, decay="cosine")
 
 SETUPS: dict[str, Run[Any]] = {
     # A fast decoder and a slow encoder on half batches, so that latents do not die before the decoder knows them.
@@ -74,6 +78,19 @@ SETUPS: dict[str, Run[Any]] = {
         optimizer=Optimizer("adam", learning_rate=3e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine"),
         steps=2000,
         evaluate_every=250,
+    ),
+    # Images described by three choices out of six, and by eight bits.
+    "vae": Run(
+        DigitsVAE(),
+        optimizer=_VAE,
+        steps=1500,
+        evaluate_every=150,
+    ),
+    "vae-bits": Run(
+        DigitsVAE(latent="bits", size=8),
+        optimizer=_VAE,
+        steps=1500,
+        evaluate_every=150,
     ),
 }
 """Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""

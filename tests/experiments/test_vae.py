@@ -1,0 +1,105 @@
+"""The discrete autoencoder: its bound, its likelihood, and what adds to the loss."""
+
+import math
+
+import pytest
+import torch
+
+import pullback as pb
+from pullback.experiments.mistakes import Mistake
+from pullback.experiments.task import Told, batch_of
+from pullback.experiments.tasks.vae import DigitsVAE, drawing, is_sparse, surprise
+from small_runs import SMALL
+
+NAMES = ["vae", "vae-bits"]
+ESTIMATORS = {
+    "exact": pb.minimum_risk(),
+    "sparse": pb.sparse_marginalization(),
+    "ste": pb.ste(),
+    "frozen": pb.frozen(),
+}
+
+
+def spread(model):
+    """A model whose posteriors differ from the prior, and whose pictures differ from each other."""
+    torch.manual_seed(1)
+    for part, size in ((model.encoder, 0.1), (model.decoder, 0.5)):
+        for parameter in part.parameters():
+            parameter.data = size * torch.randn_like(parameter)
+    return model
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
+def test_the_bound_is_below_the_likelihood(name, estimator):
+    task = SMALL[name].task
+    with torch.no_grad():
+        measures = task.measures(spread(task.model(estimator)).eval(), task.data()["validation"])
+    assert measures["elbo"] < measures["log_likelihood"] < 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bound_is_tight_where_descriptions_say_nothing(name):
+    task = SMALL[name].task
+    model = task.model(Told(task.known()["random"])).eval()
+    model.decoder.network[0].weight.data.zero_()
+    with torch.no_grad():
+        measures = task.measures(model, task.data()["validation"])
+    assert measures["elbo"] == pytest.approx(measures["log_likelihood"], rel=1e-5)
+    assert measures["elbo"] == pytest.approx(measures["reconstruction"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("estimator", [pb.minimum_risk(), pb.sparse_marginalization()], ids=["exact", "sparse"])
+def test_expectations_minimize_the_bound_itself(name, estimator):
+    task = SMALL[name].task
+    model, split = spread(task.model(estimator)), task.data()["validation"]
+    images = batch_of(split)
+    with torch.no_grad():
+        loss = float(model.train().loss(images, images.y).mean())
+        assert loss == pytest.approx(-task.measures(model.eval(), split)["elbo"], rel=1e-4)
+
+
+def test_the_divergence_trains_every_encoder_but_a_frozen_one():
+    task = SMALL["vae"].task
+    for name, estimator in ESTIMATORS.items():
+        model, images = spread(task.model(estimator)).train(), batch_of(task.data()["train"], 5)
+        model.loss(images, images.y).sum().backward()
+        gradient = model.encoder.network[0].weight.grad
+        assert (gradient is None or not gradient.any()) == (name == "frozen")
+
+
+def test_the_divergence_is_that_from_a_uniform_choice():
+    task = DigitsVAE(latent="bits", size=2)
+    model, images = task.model(pb.ste()), batch_of(task.data()["train"], 4)
+    p = model.encoder(images).sigmoid()
+    expected = (p * p.log() + (1 - p) * (1 - p).log()).sum(-1) + 2 * math.log(2)
+    torch.testing.assert_close(model.divergence(images), expected)
+
+
+def test_estimators_that_work_with_sparse_mixtures_have_sparse_posteriors():
+    sparse = {name for name, entry in pb.CATALOG.items() if not entry.given and is_sparse(pb.get_estimator(name))}
+    assert sparse == {"sparsemap", "ste_sparsemap", "sparse_marginalization"}
+
+
+def test_a_sure_decoder_is_not_surprised():
+    images = torch.tensor([[0.0, 16.0, 8.0]])
+    sure = surprise(torch.tensor([[-30.0, 30.0, 0.0]]), images)
+    torch.testing.assert_close(sure, torch.tensor([-math.log(math.comb(16, 8) / 2**16)]), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("settings", [{"size": 0}, {"options": 1}, {"size": 6}, {"latent": "bits", "size": 11}])
+def test_too_many_or_too_few_descriptions_are_refused(settings):
+    with pytest.raises(Mistake, match="expected 2 to 1024"):
+        DigitsVAE(**settings)
+
+
+def test_a_picture_has_a_square_for_each_pixel_that_is_not_white():
+    images = torch.zeros(2, 64)
+    images[0, 9], images[1, 63] = 1.0, 0.5
+    svg = drawing([images])
+    assert svg.count("h1v1h-1z") == 2 and "M1 1h1" in svg and "M16 7h1" in svg
+    task = SMALL["vae"].task
+    with torch.no_grad():
+        (picture,) = task.pictures(task.model(pb.ste()).eval(), task.data()["test"])
+    assert picture.svg.startswith("<svg") and len(picture.svg) < 30_000
