@@ -11,13 +11,15 @@ the first term at that point alone, which is no bound; its ELBO is measured with
 Sparse posteriors: Correia, Niculae, Aziz and Martins (2020).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Binomial, kl_divergence
+from torch.distributions import kl_divergence
+from torch.nn.functional import softplus
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
@@ -73,9 +75,10 @@ class Decoder(nn.Module):
 
 
 def surprise(logits: Tensor, images: Tensor) -> Tensor:
-    """−log p(x | z): pixels are independent, each a number of 16 grains that are dark."""
-    log_p: Tensor = Binomial(DARKEST, logits=logits).log_prob(images).sum(-1)
-    return -log_p
+    """−log p(x | z): pixels are independent and binomial, each the number of grains out of 16 that are dark."""
+    grains = torch.arange(DARKEST + 1.0, device=images.device)
+    ways = math.lgamma(DARKEST + 1) - torch.lgamma(grains + 1) - torch.lgamma(DARKEST - grains + 1)
+    return (DARKEST * softplus(logits) - images * logits - ways[images.long()]).sum(-1)
 
 
 class Autoencoder(Model):
