@@ -8,7 +8,7 @@ import torch
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.task import Told, batch_of
-from pullback.experiments.tasks.vae import DigitsVAE, drawing, is_sparse, surprise
+from pullback.experiments.tasks.vae import DigitsVAE, drawing, posterior_of, surprise
 from small_runs import SMALL
 
 NAMES = ["vae", "vae-bits"]
@@ -50,7 +50,11 @@ def test_the_bound_is_tight_where_descriptions_say_nothing(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("estimator", [pb.minimum_risk(), pb.sparse_marginalization()], ids=["exact", "sparse"])
+@pytest.mark.parametrize(
+    "estimator",
+    [pb.minimum_risk(), pb.minimum_risk(temperature=2.0), pb.sparse_marginalization(temperature=2.0)],
+    ids=["exact", "exact, warm", "sparse, warm"],
+)
 def test_expectations_minimize_the_bound_itself(name, estimator):
     task = SMALL[name].task
     model, split = spread(task.model(estimator)), task.data()["validation"]
@@ -77,9 +81,12 @@ def test_the_divergence_is_that_from_a_uniform_choice():
     torch.testing.assert_close(model.divergence(images), expected)
 
 
-def test_estimators_that_work_with_sparse_mixtures_have_sparse_posteriors():
-    sparse = {name for name, entry in pb.CATALOG.items() if not entry.given and is_sparse(pb.get_estimator(name))}
-    assert sparse == {"sparsemap", "ste_sparsemap", "sparse_marginalization"}
+def test_an_estimator_has_the_posterior_that_it_works_with():
+    kinds = {name: posterior_of(pb.get_estimator(name))[0] for name, entry in pb.CATALOG.items() if not entry.given}
+    sparse = {name for name, kind in kinds.items() if kind is pb.SparseMAPDistribution}
+    assert sparse == {"sparsemap", "sparse_marginalization"}
+    assert posterior_of(pb.reinforce(temperature=3.0)) == (pb.Gibbs, 3.0)
+    assert posterior_of(pb.ste_marginals(temperature=3.0)) == (pb.Gibbs, 1.0)  # the decoder sees the argmax
 
 
 def test_pixels_are_binomial():

@@ -18,7 +18,7 @@ TASKS: dict[str, type[Task]] = {
 
 _LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
 _DIGITS = Optimizer("adam", learning_rate=1e-3, batch_size=64, decay="cosine")
-_VAE = Optimizer("adam", learning_rate=3e-3, batch_size=100, decay="cosine")
+_VAE = Optimizer("adam", learning_rate=5e-3, batch_size=100, decay="cosine")
 
 SETUPS: dict[str, Run[Any]] = {
     # A fast decoder and a slow encoder on half batches, so that latents do not die before the decoder knows them.
@@ -83,14 +83,14 @@ SETUPS: dict[str, Run[Any]] = {
     "vae": Run(
         DigitsVAE(),
         optimizer=_VAE,
-        steps=1500,
-        evaluate_every=150,
+        steps=600,
+        evaluate_every=100,
     ),
     "vae-bits": Run(
         DigitsVAE(latent="bits", size=8),
         optimizer=_VAE,
-        steps=1500,
-        evaluate_every=150,
+        steps=600,
+        evaluate_every=100,
     ),
 }
 """Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""

@@ -94,8 +94,8 @@ class Autoencoder(Model):
             return self._prior(scores)
         if isinstance(estimator, pb.Surrogate) and isinstance(estimator.descent, pb.Given):
             scores = scores.detach()  # frozen: the divergence does not train the encoder either
-        made = pb.SparseMAPDistribution if is_sparse(estimator) else pb.Gibbs
-        return made(self.structure_of(images), scores)
+        distribution, temperature = posterior_of(estimator)
+        return distribution(self.structure_of(images), scores / temperature)
 
     def divergence(self, images: Images) -> Tensor:
         """KL(q, p) of each image."""
@@ -108,11 +108,17 @@ class Autoencoder(Model):
         return pb.Gibbs(self.structure, torch.zeros_like(scores))
 
 
-def is_sparse(estimator: pb.Estimator) -> bool:
-    """Whether an estimator works with the vertices that SparseMAP mixes, or with their mean."""
+def posterior_of(estimator: pb.Estimator) -> tuple[Callable[..., pb.StructureDistribution], Any]:
+    """The distribution whose expectation, or mean, an estimator works with, and the temperature that divides scores."""
+    if isinstance(estimator, pb.ScoreFunction):
+        return estimator.distribution, estimator.temperature
     if isinstance(estimator, pb.Expectation):
-        return isinstance(estimator.summands, pb.SparseSupport)
-    return isinstance(estimator, pb.Relaxation) and isinstance(estimator.regularizer, pb.SquaredNorm)
+        is_sparse = isinstance(estimator.summands, pb.SparseSupport)
+    elif isinstance(estimator, pb.Relaxation) and estimator.decodes_from is None:
+        is_sparse = isinstance(estimator.regularizer, pb.SquaredNorm)
+    else:
+        return pb.Gibbs, 1.0
+    return pb.SparseMAPDistribution if is_sparse else pb.Gibbs, estimator.temperature
 
 
 # ---- the task
