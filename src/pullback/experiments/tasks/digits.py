@@ -188,7 +188,7 @@ class Digits(Task):
 
     def _vertex(self, places: Tensor) -> Tensor:
         """Places (m, n), from 0, as a matching or a ranking."""
-        return pb.Matching.pairs(places, self.n) if self.latent == "matching" else places + 1
+        return pb.Matching.pairs(places, self.n) if self.latent == "matching" else places + 1.0
 
     def _places(self, z: Tensor) -> Tensor:
         return pb.Matching.partners(z) if self.latent == "matching" else z.round().long() - 1
