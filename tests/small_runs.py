@@ -28,7 +28,7 @@ SMALL = {
     ),
     "digits": Run(Digits(n=3, train=40, test=20), optimizer=Optimizer(batch_size=8), **QUICK),
     "digits-ranking": Run(Digits(latent="ranking", n=3, train=40, test=20), optimizer=Optimizer(batch_size=8), **QUICK),
-    "vae": Run(DigitsVAE(size=2, options=3), optimizer=Optimizer(batch_size=20), **QUICK),
+    "vae": Run(DigitsVAE(size=2, out_of=3), optimizer=Optimizer(batch_size=20), **QUICK),
     "vae-bits": Run(DigitsVAE(latent="bits", size=3), optimizer=Optimizer(batch_size=20), **QUICK),
     "alignment": Run(Pronunciation(), optimizer=Optimizer(batch_size=8), **QUICK),
 }

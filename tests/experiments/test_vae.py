@@ -96,7 +96,7 @@ def test_pixels_are_binomial():
     torch.testing.assert_close(surprise(logits, images), expected)
 
 
-@pytest.mark.parametrize("settings", [{"size": 0}, {"options": 1}, {"size": 6}, {"latent": "bits", "size": 11}])
+@pytest.mark.parametrize("settings", [{"size": 0}, {"out_of": 1}, {"size": 6}, {"latent": "bits", "size": 11}])
 def test_too_many_or_too_few_descriptions_are_refused(settings):
     with pytest.raises(Mistake, match="expected 2 to 1024"):
         DigitsVAE(**settings)

@@ -129,15 +129,15 @@ class DigitsVAE(Task):
     """A discrete variational autoencoder of images of digits; bound and likelihood are exact.
 
     Attributes:
-        latent: choices: `size` of them, each out of `options`; or bits: `size` of them.
+        latent: choices: `size` of them, each out of `out_of`; or bits: `size` of them.
         size: how many choices or bits describe an image.
-        options: what a choice is made from; bits have none.
+        out_of: how many options a choice has; bits have none of it.
         data_seed: of the split of the images.
     """
 
     latent: Literal["choices", "bits"] = "choices"
     size: int = 3
-    options: int = 6
+    out_of: int = 6
     data_seed: int = 3
 
     name: ClassVar[str] = "vae"
@@ -145,10 +145,10 @@ class DigitsVAE(Task):
     enumerable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        each = self.options if self.latent == "choices" else 2
+        each = self.out_of if self.latent == "choices" else 2
         if self.size < 1 or each < 2 or each**self.size > MOST:
             raise Mistake(
-                f"size is {self.size}, options {self.options}: {each}^{self.size} descriptions; expected 2 to {MOST}."
+                f"size is {self.size}, out_of {self.out_of}: {each}^{self.size} descriptions; expected 2 to {MOST}."
             )
 
     def data(self) -> dict[str, Images]:
@@ -161,7 +161,7 @@ class DigitsVAE(Task):
 
     @property
     def event(self) -> tuple[int, ...]:
-        return (self.size, self.options) if self.latent == "choices" else (self.size,)
+        return (self.size, self.out_of) if self.latent == "choices" else (self.size,)
 
     def model(self, estimator: pb.Estimator) -> Model:
         return Autoencoder(Encoder(self.event), Decoder(self.event), estimator, self.structure, surprise)
