@@ -7,11 +7,14 @@ import torch
 from pullback.experiments.records import read_records
 from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.tasks import SETUPS, TASKS
+from pullback.experiments.tasks.alignment import Pronunciation
 from pullback.experiments.tasks.clusters import Clusters
+from pullback.experiments.tasks.digits import Digits
 from pullback.experiments.tasks.listops import ListOps
 from pullback.experiments.tasks.polarity import Polarity
 from pullback.experiments.tasks.rationales import Rationales
 from pullback.experiments.tasks.subset import SubsetToy
+from pullback.experiments.tasks.vae import DigitsVAE
 from pullback.experiments.training import Watcher
 
 __all__ = ["SETUPS", "SMALL", "TASKS", "Interrupting", "clusters", "history"]
@@ -29,6 +32,11 @@ SMALL = {
     "polarity-bilstm": Run(Polarity(decoder="bilstm"), "frozen", optimizer=Optimizer("adamw", batch_size=8), **QUICK),
     "rationales": Run(Rationales(), optimizer=Optimizer("adamw", batch_size=8), **QUICK),
     "rationales-spans": Run(Rationales(choice="spans"), optimizer=Optimizer("adamw", batch_size=8), **QUICK),
+    "digits": Run(Digits(n=3, train=40, test=20), optimizer=Optimizer(batch_size=8), **QUICK),
+    "digits-ranking": Run(Digits(latent="ranking", n=3, train=40, test=20), optimizer=Optimizer(batch_size=8), **QUICK),
+    "vae": Run(DigitsVAE(size=2, out_of=3), optimizer=Optimizer(batch_size=20), **QUICK),
+    "vae-bits": Run(DigitsVAE(latent="bits", size=3), optimizer=Optimizer(batch_size=20), **QUICK),
+    "alignment": Run(Pronunciation(), optimizer=Optimizer(batch_size=8), **QUICK),
 }
 
 

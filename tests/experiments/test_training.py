@@ -22,6 +22,13 @@ ROWS += [("polarity", row) for row in ("flat", "chain", "random", "frozen", "spi
 ROWS += [("rationales", row) for row in ("all", "random", "ste", "spigot", "sparsemap")]
 ROWS += [("rationales-spans", row) for row in ("all", "random", "ste_marginals", "sparsemap")]
 ROWS += [("polarity-bilstm", "frozen")]
+ROWS += [("digits", row) for row in ("gold", "random", "supervised", "frozen", "spigot", "sparsemap", "imle")]
+ROWS += [("digits-ranking", row) for row in ("gold", "supervised", "frozen", "spigot", "sparsemap")]
+ROWS += [("alignment", row) for row in ("diagonal", "random", "frozen", "spigot", "structured_attention")]
+ROWS += [("vae", row) for row in SMALL["vae"].task.estimators()]
+ROWS += [
+    ("vae-bits", row) for row in ("random", "frozen", "ste", "sparsemap", "minimum_risk", "sparse_marginalization")
+]
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)

@@ -13,6 +13,7 @@ DataFolder = Annotated[str, tyro.conf.arg(aliases=("--data",))]
 """A setting of a task: the folder that holds its files; built-in samples if it is empty."""
 
 SOURCES = {
+    "g2p": "the files of SIGMORPHON 2021, task 1 (Ashby et al., 2021), github.com/sigmorphon/2021-task1",
     "listops": "the files of Nangia and Bowman (2018), github.com/nyu-mll/spinn, python/spinn/data/listops",
     "sentence_polarity": "the sentences of Pang and Lee (2005), sentence_polarity in nltk_data, in one file; a line is "
     "a label (1 for the film, 0 against it), a fold 0 to 9 and the words, with tabs between them",
