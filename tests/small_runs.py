@@ -9,6 +9,7 @@ from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.tasks import SETUPS, TASKS
 from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.tasks.subset import SubsetToy
 from pullback.experiments.training import Watcher
 
@@ -23,6 +24,7 @@ SMALL = {
         optimizer=Optimizer("adamw", encoder_learning_rate=1e-3, batch_size=8, decay="cosine", clip=1.0),
         **QUICK,
     ),
+    "parsing": Run(Parsing(hidden=8), "crf", optimizer=Optimizer(batch_size=8), **QUICK),
 }
 
 

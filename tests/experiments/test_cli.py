@@ -155,6 +155,12 @@ def test_gradients_of_a_task_are_compared(capsys):
     assert "minimum_risk" in printed and "cosine" in printed and "spigot(step_size=0.5)" in printed
 
 
+def test_losses_of_a_supervised_task_are_compared(capsys):
+    main(["compare", "parsing", "--hidden", "8", "--estimators", "perceptron,crf", "--examples", "2", "--draws", "2"])
+    printed = capsys.readouterr().out
+    assert "perceptron" in printed and "crf" in printed
+
+
 def test_an_empty_folder_has_no_report(capsys, tmp_path):
     assert "no runs in" in fails(capsys, "report", str(tmp_path))
     (tmp_path / "foreign").mkdir()

@@ -13,7 +13,9 @@ DataFolder = Annotated[str, tyro.conf.arg(aliases=("--data",))]
 """A setting of a task: the folder that holds its files; built-in samples if it is empty."""
 
 SOURCES = {
+    "glove100": "words.txt and vectors.f16.npy, 100 dimensions of GloVe 6B, nlp.stanford.edu/projects/glove",
     "listops": "the files of Nangia and Bowman (2018), github.com/nyu-mll/spinn, python/spinn/data/listops",
+    "ud_english_ewt": "the CoNLL-U files of github.com/UniversalDependencies/UD_English-EWT",
 }
 """The data sets that tasks read, each a folder of the data folder, and where they are published."""
 

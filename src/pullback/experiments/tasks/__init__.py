@@ -6,9 +6,10 @@ from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.task import Task
 from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.tasks.subset import SubsetToy
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps)}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps, Parsing)}
 """Every task by its name."""
 
 _LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
@@ -50,6 +51,13 @@ SETUPS: dict[str, Run[Any]] = {
         optimizer=_LISTOPS,
         steps=6000,
         evaluate_every=500,
+    ),
+    "parsing": Run(
+        Parsing(),
+        "crf",
+        optimizer=Optimizer("adam", learning_rate=2e-3, batch_size=32, decay="cosine", clip=5.0),
+        steps=1500,
+        evaluate_every=250,
     ),
 }
 """Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""
