@@ -11,6 +11,7 @@ from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.listops import ListOps
 from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.tasks.subset import SubsetToy
+from pullback.experiments.tasks.tagging import NameTagging
 from pullback.experiments.training import Watcher
 
 __all__ = ["SETUPS", "SMALL", "TASKS", "Interrupting", "clusters", "history"]
@@ -25,6 +26,7 @@ SMALL = {
         **QUICK,
     ),
     "parsing": Run(Parsing(hidden=8), "crf", optimizer=Optimizer(batch_size=8), **QUICK),
+    "tagging": Run(NameTagging(hidden=8), "crf", optimizer=Optimizer(batch_size=8), **QUICK),
 }
 
 

@@ -18,7 +18,7 @@ from small_runs import SMALL, Interrupting, clusters, history
 
 ROWS = [(name, row) for name in ("clusters", "subset") for row in SMALL[name].task.estimators()]
 ROWS += [("listops", row) for row in ("gold", "flat", "chain", "random", "supervised", "frozen", "spigot", "sparsemap")]
-ROWS += [("parsing", row) for row in SMALL["parsing"].task.estimators()]
+ROWS += [(name, row) for name in ("parsing", "tagging") for row in SMALL[name].task.estimators()]
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)

@@ -16,6 +16,7 @@ SOURCES = {
     "glove100": "words.txt and vectors.f16.npy, 100 dimensions of GloVe 6B, nlp.stanford.edu/projects/glove",
     "listops": "the files of Nangia and Bowman (2018), github.com/nyu-mll/spinn, python/spinn/data/listops",
     "ud_english_ewt": "the CoNLL-U files of github.com/UniversalDependencies/UD_English-EWT",
+    "wnut17": "the files of Derczynski et al. (2017), github.com/leondz/emerging_entities_17",
 }
 """The data sets that tasks read, each a folder of the data folder, and where they are published."""
 

@@ -8,8 +8,9 @@ from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.listops import ListOps
 from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.tasks.subset import SubsetToy
+from pullback.experiments.tasks.tagging import NameTagging
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps, Parsing)}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps, Parsing, NameTagging)}
 """Every task by its name."""
 
 _LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
@@ -58,6 +59,13 @@ SETUPS: dict[str, Run[Any]] = {
         optimizer=Optimizer("adam", learning_rate=2e-3, batch_size=32, decay="cosine", clip=5.0),
         steps=1500,
         evaluate_every=250,
+    ),
+    "tagging": Run(
+        NameTagging(),
+        "crf",
+        optimizer=Optimizer("adam", learning_rate=3e-3, batch_size=32, decay="cosine", clip=5.0),
+        steps=1000,
+        evaluate_every=200,
     ),
 }
 """Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""
