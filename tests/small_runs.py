@@ -9,6 +9,7 @@ from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.tasks import SETUPS, TASKS
 from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.morphseg import MorphSegmentation
 from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.tasks.subset import SubsetToy
 from pullback.experiments.tasks.tagging import NameTagging
@@ -26,6 +27,7 @@ SMALL = {
         **QUICK,
     ),
     "parsing": Run(Parsing(hidden=8), "crf", optimizer=Optimizer(batch_size=8), **QUICK),
+    "morphseg": Run(MorphSegmentation(fewest=3, hidden=8), optimizer=Optimizer(batch_size=8), **QUICK),
     "tagging": Run(NameTagging(hidden=8), "crf", optimizer=Optimizer(batch_size=8), **QUICK),
 }
 

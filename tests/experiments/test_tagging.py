@@ -6,7 +6,7 @@ import torch
 import pullback as pb
 from pullback.experiments.estimators import make_estimator
 from pullback.experiments.mistakes import Mistake
-from pullback.experiments.spans import scores_of_spans, spans_of
+from pullback.experiments.spans import share_of_found, spans_of
 from pullback.experiments.task import Told, batch_of
 from pullback.experiments.tasks.tagging import FILES, SCHEME, NameTagging, Post, read
 from small_runs import SMALL
@@ -76,15 +76,17 @@ def test_tags_mark_spans(tags, spans):
 
 def test_a_span_counts_where_both_ends_and_the_label_are_right():
     gold = {(0, 2, "x"), (3, 4, "y")}
-    found = scores_of_spans([(gold, gold), ({(0, 2, "x"), (3, 4, "x"), (5, 6, "x")}, gold), ({(0, 1, "x")}, gold)])
+    found = share_of_found([(gold, gold), ({(0, 2, "x"), (3, 4, "x"), (5, 6, "x")}, gold), ({(0, 1, "x")}, gold)])
     assert found == {"f1": 2 * 3 / (6 + 6), "precision": 3 / 6, "recall": 3 / 6}
-    assert scores_of_spans([(set(), gold)]) == scores_of_spans([]) == {"f1": 0, "precision": 0, "recall": 0}
+    assert share_of_found([(set(), gold)]) == share_of_found([]) == {"f1": 0, "precision": 0, "recall": 0}
 
 
 def test_spans_are_counted_as_tags_alone_tell():
     """Against a count by pairs of positions: a span is where a name starts, ends, and does not start again inside."""
     generator = torch.Generator().manual_seed(1)
-    tags = pb.Tagging(SCHEME.transitions, SCHEME.start).sample(torch.zeros(30, 8, len(SCHEME.names)), generator=generator)
+    tags = pb.Tagging(SCHEME.transitions, SCHEME.start).sample(
+        torch.zeros(30, 8, len(SCHEME.names)), generator=generator
+    )
     for row in pb.Tagging.tags(tags).tolist():
         names = [SCHEME.names[tag] for tag in row]
         by_pairs = {

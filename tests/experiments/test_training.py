@@ -18,6 +18,9 @@ from small_runs import SMALL, Interrupting, clusters, history
 
 ROWS = [(name, row) for name in ("clusters", "subset") for row in SMALL[name].task.estimators()]
 ROWS += [("listops", row) for row in ("gold", "flat", "chain", "random", "supervised", "frozen", "spigot", "sparsemap")]
+ROWS += [
+    ("morphseg", row) for row in ("gold", "whole", "letters", "random", "supervised", "frozen", "spigot", "sparsemap")
+]
 ROWS += [(name, row) for name in ("parsing", "tagging") for row in SMALL[name].task.estimators()]
 
 

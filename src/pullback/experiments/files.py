@@ -15,6 +15,7 @@ DataFolder = Annotated[str, tyro.conf.arg(aliases=("--data",))]
 SOURCES = {
     "glove100": "words.txt and vectors.f16.npy, 100 dimensions of GloVe 6B, nlp.stanford.edu/projects/glove",
     "listops": "the files of Nangia and Bowman (2018), github.com/nyu-mll/spinn, python/spinn/data/listops",
+    "morphseg": "the files of Batsuren et al. (2022), github.com/sigmorphon/2022SegmentationST",
     "ud_english_ewt": "the CoNLL-U files of github.com/UniversalDependencies/UD_English-EWT",
     "wnut17": "the files of Derczynski et al. (2017), github.com/leondz/emerging_entities_17",
 }

@@ -1,6 +1,6 @@
 """Spans with labels: from tags to spans, and how many of them were found."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 Span = tuple[int, int, str]
 """First position, the one after the last, and label."""
@@ -24,8 +24,8 @@ def spans_of(tags: Sequence[str]) -> set[Span]:
     return found
 
 
-def scores_of_spans(pairs: Iterable[tuple[set[Span], set[Span]]]) -> dict[str, float]:
-    """F1, precision and recall over all examples, each a pair of the spans that were found and of the true ones.
+def share_of_found(pairs: Iterable[tuple[Set[object], Set[object]]]) -> dict[str, float]:
+    """F1, precision and recall over all examples, each a pair of what was found and of what is true.
 
     A span counts where both ends and the label are right.  A share of nothing is 0.
     """

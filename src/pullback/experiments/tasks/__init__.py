@@ -6,14 +6,17 @@ from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.task import Task
 from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.morphseg import MorphSegmentation
 from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.tasks.subset import SubsetToy
 from pullback.experiments.tasks.tagging import NameTagging
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Clusters, SubsetToy, ListOps, Parsing, NameTagging)}
+_ALL = (Clusters, SubsetToy, ListOps, Parsing, NameTagging, MorphSegmentation)
+TASKS: dict[str, type[Task]] = {task.name: task for task in _ALL}
 """Every task by its name."""
 
 _LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
+_MORPHSEG = Optimizer("adam", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
 
 SETUPS: dict[str, Run[Any]] = {
     # A fast decoder and a slow encoder on half batches, so that latents do not die before the decoder knows them.
@@ -66,6 +69,12 @@ SETUPS: dict[str, Run[Any]] = {
         optimizer=Optimizer("adam", learning_rate=3e-3, batch_size=32, decay="cosine", clip=5.0),
         steps=1000,
         evaluate_every=200,
+    ),
+    "morphseg": Run(
+        MorphSegmentation(),
+        optimizer=_MORPHSEG,
+        steps=1500,
+        evaluate_every=250,
     ),
 }
 """Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""

@@ -19,7 +19,7 @@ from pullback.experiments.batches import Listed, padded
 from pullback.experiments.files import DataFolder, lines_of
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.modules import BiLSTM
-from pullback.experiments.spans import scores_of_spans, spans_of
+from pullback.experiments.spans import share_of_found, spans_of
 from pullback.experiments.supervision import SupervisedTask, Undecoded, mistakes_in
 from pullback.experiments.task import Model, Picture, Split
 from pullback.experiments.words import Lexicon, WordVectors
@@ -108,7 +108,7 @@ class Batch:
 
 
 class Encoder(nn.Module):
-    """Vectors of words, a BiLSTM, and a score for every tag of a word; and scores of transitions, which all posts share.
+    """Vectors of words, a BiLSTM, and a score for every tag of a word; and transitions, the same for all posts.
 
     Where the transitions are learned, tags that may not follow each other still do not.
     """
@@ -219,7 +219,7 @@ class NameTagging(SupervisedTask):
             batch: Batch = split[numbers]
             found = pb.Tagging.tags(model.latent(batch))
             pairs += list(zip(_spans(found), _spans(batch.tags)))
-        return scores_of_spans(pairs)
+        return share_of_found(pairs)
 
     def pictures(self, model: Model, split: Split) -> list[Picture]:
         """The tags of a few posts with names in them, beside the true ones."""
