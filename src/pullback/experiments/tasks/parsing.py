@@ -118,7 +118,7 @@ class Parsing(SupervisedTask):
 
     def data(self) -> dict[str, Split]:
         sentences = self._treebank.sentences
-        trained = [one for one in sentences["train"] if one.is_projective or not self.projective]
+        trained = [one for one in sentences["train"] if not self.projective or one.is_projective]
         splits = {**sentences, "train": trained}
         return {split: Listed(list(enumerate(some)), self._collate) for split, some in splits.items()}
 

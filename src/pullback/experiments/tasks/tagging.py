@@ -224,7 +224,7 @@ class NameTagging(SupervisedTask):
     def pictures(self, model: Model, split: Split) -> list[Picture]:
         """The tags of a few posts with names in them, beside the true ones."""
         posts = read_all(self.data_folder).posts["test"]
-        chosen = [number for number, one in enumerate(posts) if any(one.tags) and len(one.words) <= 14][:4]
+        chosen = [number for number, one in enumerate(posts) if any(one.tags) and len(one.words) <= 10][:4]
         if not chosen:
             return []
         batch: Batch = split[torch.tensor(chosen)]
