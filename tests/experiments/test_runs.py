@@ -107,3 +107,15 @@ def test_an_option_that_no_estimator_has_is_a_mistake():
         cells(SMALL["clusters"], ["sparsemap"], 1, ["features=many"])
     with pytest.raises(Mistake, match="not an assignment"):
         cells(SMALL["clusters"], ["sparsemap"], 1, ["temperature"])
+
+
+def test_rows_of_a_supervised_task_are_losses_without_options_or_noise():
+    runs = cells(SMALL["parsing"], ["crf", "sparsemap"], 1, ["projective=false,true"])
+    assert {(run.estimator, run.task.projective) for run in runs} == {
+        (name, projective) for name in ("crf", "sparsemap") for projective in (False, True)
+    }
+    assert dataclasses.replace(SMALL["parsing"], estimator="sparsemap", noise=1.0).noise == 0
+    with pytest.raises(Mistake, match="sparsemap: option 'temperature' is not known"):
+        SMALL["parsing"].with_setting("estimator", "sparsemap").with_option("temperature", 2.0)
+    with pytest.raises(Mistake, match="parsing: estimator 'spigot' is not known"):
+        SMALL["parsing"].with_setting("estimator", "spigot")
