@@ -101,7 +101,11 @@ def test_yardsticks_are_what_they_say(projective):
     assert set(scores["gold"].values()) == {1.0}
     below_first = (batch.heads == 1).sum() + (batch.heads[:, 0] == 0).sum()
     assert scores["flat"]["uas"] == pytest.approx(float(below_first / inside.sum()))
-    assert 0 < scores["random"]["uas"] < 0.5 and 0.1 < scores["chain"]["uas"] < 0.6
+    above = batch.heads - torch.arange(1, batch.heads.shape[1] + 1)
+    last = batch.lengths.unsqueeze(-1) == torch.arange(1, batch.heads.shape[1] + 1)
+    for name, right in (("chain", above == -1), ("reversed_chain", torch.where(last, batch.heads == 0, above == 1))):
+        assert scores[name]["uas"] == pytest.approx(float(right[inside].float().mean()))
+    assert 0 < scores["random"]["uas"] < 0.5
 
 
 def test_uas_counts_words_and_whole_trees():

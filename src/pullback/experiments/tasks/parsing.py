@@ -151,7 +151,7 @@ class Parsing(SupervisedTask):
         return Model(encoder, Undecoded(), estimator, self.trees, mistakes_in)
 
     def known(self) -> dict[str, Callable[[Any], Tensor]]:
-        """The true tree; all words below the first; each below the word before it; and a random tree."""
+        """The true tree; all words below the first; each below the word before or after it; and a random tree."""
 
         def flat(batch: Batch) -> Tensor:
             first = torch.arange(batch.heads.shape[1], device=batch.heads.device) == 0
@@ -161,10 +161,16 @@ class Parsing(SupervisedTask):
             before = torch.arange(batch.heads.shape[1], device=batch.heads.device)
             return pb.DependencyTree.arcs(torch.where(batch.heads < 0, -1, before))
 
+        def reversed_chain(batch: Batch) -> Tensor:
+            after = torch.arange(2, batch.heads.shape[1] + 2, device=batch.heads.device)
+            after = torch.where(after > batch.lengths.unsqueeze(-1), 0, after)
+            return pb.DependencyTree.arcs(torch.where(batch.heads < 0, -1, after))
+
         def random(batch: Batch) -> Tensor:
             return self.trees(batch).sample(torch.zeros_like(batch.y, dtype=torch.get_default_dtype()))
 
-        return {"gold": lambda batch: batch.y, "flat": flat, "chain": chain, "random": random}
+        chains = {"chain": chain, "reversed_chain": reversed_chain}
+        return {"gold": lambda batch: batch.y, "flat": flat, **chains, "random": random}
 
     def measures(self, model: Model, split: Split) -> dict[str, float]:
         """The share of words with the right head (UAS), with and without punctuation, and of trees that are all right.
