@@ -11,9 +11,12 @@ from pullback.experiments.tasks.alignment import Pronunciation
 from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.digits import Digits
 from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.morphseg import MorphSegmentation
+from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.tasks.polarity import Polarity
 from pullback.experiments.tasks.rationales import Rationales
 from pullback.experiments.tasks.subset import SubsetToy
+from pullback.experiments.tasks.tagging import NameTagging
 from pullback.experiments.tasks.vae import DigitsVAE
 from pullback.experiments.training import Watcher
 
@@ -37,6 +40,9 @@ SMALL = {
     "vae": Run(DigitsVAE(size=2, out_of=3), optimizer=Optimizer(batch_size=20), **QUICK),
     "vae-bits": Run(DigitsVAE(latent="bits", size=3), optimizer=Optimizer(batch_size=20), **QUICK),
     "alignment": Run(Pronunciation(), optimizer=Optimizer(batch_size=8), **QUICK),
+    "parsing": Run(Parsing(hidden=8), "crf", optimizer=Optimizer(batch_size=8), **QUICK),
+    "morphseg": Run(MorphSegmentation(fewest=3, hidden=8), optimizer=Optimizer(batch_size=8), **QUICK),
+    "tagging": Run(NameTagging(hidden=8), "crf", optimizer=Optimizer(batch_size=8), **QUICK),
 }
 
 

@@ -138,6 +138,12 @@ def test_a_place_that_cannot_be_written_to_is_named(words, capsys, tmp_path, mon
     assert "file" in fails(capsys, *words)
 
 
+def test_losses_of_a_supervised_task_are_compared(capsys):
+    main(["compare", "parsing", "--hidden", "8", "--estimators", "perceptron,crf", "--examples", "2", "--draws", "2"])
+    printed = capsys.readouterr().out
+    assert "perceptron" in printed and "crf" in printed
+
+
 def test_an_empty_folder_has_no_report(capsys, tmp_path):
     assert "no runs in" in fails(capsys, "report", str(tmp_path))
     (tmp_path / "foreign").mkdir()

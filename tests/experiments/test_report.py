@@ -12,6 +12,7 @@ from pullback.experiments.records import Result, read_records
 from pullback.experiments.report import chart, figures, page
 from pullback.experiments.report.summary import sections
 from pullback.experiments.task import Picture
+from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.training import train
 from small_runs import SMALL, clusters
 
@@ -112,6 +113,17 @@ def test_a_measure_that_should_be_low_is_best_where_it_is_low():
 
     (section,) = sections([toy("ste", 0.5), toy("spigot", 0.25)])
     assert section.best("gap").label == "spigot" and "spigot is best with gap 0.25" in section.conclusion
+
+
+def test_settings_that_tell_rows_apart_stand_in_one_table():
+    def parser(projective, hidden):
+        run = dataclasses.replace(SMALL["parsing"], task=Parsing(hidden=hidden, projective=projective))
+        made = result(run, [0.0])
+        return dataclasses.replace(made, records=[{**made.records[0], "test": {"uas": 0.5}}])
+
+    first, second = sections([parser(False, 8), parser(True, 8), parser(True, 9)])
+    assert [row.label for row in first.rows] == ["crf (projective=False)", "crf (projective=True)"]
+    assert first.title == "parsing, hidden 8" and second.title == "parsing, hidden 9" and len(second.rows) == 1
 
 
 class Links(HTMLParser):

@@ -29,6 +29,10 @@ ROWS += [("vae", row) for row in SMALL["vae"].task.estimators()]
 ROWS += [
     ("vae-bits", row) for row in ("random", "frozen", "ste", "sparsemap", "minimum_risk", "sparse_marginalization")
 ]
+ROWS += [
+    ("morphseg", row) for row in ("gold", "whole", "letters", "random", "supervised", "frozen", "spigot", "sparsemap")
+]
+ROWS += [(name, row) for name in ("parsing", "tagging") for row in SMALL[name].task.estimators()]
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)

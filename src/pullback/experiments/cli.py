@@ -19,7 +19,7 @@ from pullback.experiments.mistakes import Mistake, unknown
 from pullback.experiments.report import page
 from pullback.experiments.run import Run
 from pullback.experiments.sweep import Engine, cells, parse_assignment, split_rows, sweep
-from pullback.experiments.task import Task, batch_of
+from pullback.experiments.task import Informed, Task, batch_of
 from pullback.experiments.tasks import TASKS
 from pullback.experiments.training import Diverged, Together, train
 
@@ -156,6 +156,9 @@ def _compare(given: Sequence[str], console: Console) -> int:
     torch.manual_seed(command.run.seed)
     model = task.model(pb.ste())
     batch = batch_of(task.data()["train"], command.examples)
+    for estimator in estimators.values():
+        if isinstance(estimator, Informed):
+            estimator.look_at(batch)
     with torch.no_grad():
         scores = model.encoder(batch)
     comparison = pb.compare_gradients(

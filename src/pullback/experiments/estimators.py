@@ -14,11 +14,16 @@ Value = bool | int | float | str
 
 
 class Supervised(Informed):
-    """Learns the structure it is told with the CRF or SparseMAP loss, while the decoder sees the argmax."""
+    """Learns the structure it is told by the Fenchel–Young loss of a regularizer, while the decoder sees the argmax."""
+
+    def __init__(self, tell: Callable[[Any], Tensor], regularizer: pb.Regularizer) -> None:
+        super().__init__(tell)
+        self.intermediate = pb.FenchelYoungLoss(regularizer, "none")
 
     def loss(self, structure: pb.Structure, scores: Tensor, downstream: Callable[[Tensor], Tensor]) -> Tensor:
-        prediction = "entropy" if structure.offers(pb.LogLinear) else "squared_norm"
-        return pb.supervised(self.label.to(scores), prediction).loss(structure, scores, downstream)
+        point = structure.argmax(scores.detach())
+        learned: Tensor = self.intermediate(structure, scores, self.label.to(scores.dtype))
+        return downstream(point) + learned
 
 
 def standard_options(name: str) -> dict[str, Any]:
@@ -41,27 +46,27 @@ POINT_METHODS = ("pulled back", "relaxed", "straight-through")
 
 def takes_noise(task: Task, name: str) -> bool:
     """Whether an estimator decodes from one point that noise can move; others draw their own, or sum over many."""
-    return name not in task.yardsticks() and name in pb.CATALOG and pb.CATALOG[name].kind in POINT_METHODS
+    return task.from_catalog(name) and pb.CATALOG[name].kind in POINT_METHODS
 
 
 def make_estimator(task: Task, name: str, options: dict[str, Value], noise: float) -> pb.Estimator:
     """The estimator of a row of `task`; whatever is wrong with its name or options is a `Mistake`."""
     if name not in task.estimators():
         raise unknown(f"{task.name}: estimator", name, task.estimators())
-    yardstick = name in task.yardsticks()
+    has = options_of(name) if task.from_catalog(name) else []
     for option in options:
-        if yardstick or option not in options_of(name):
-            raise unknown(f"{name}: option", option, [] if yardstick else options_of(name))
-    if yardstick:
-        return _yardstick(task, name)
+        if option not in has:
+            raise unknown(f"{name}: option", option, has)
+    if not task.from_catalog(name):
+        return _made_by(task, name)
     estimator = _from_catalog(name, options)
     return pb.Perturbed(estimator, pb.Gumbel(noise)) if noise > 0 else estimator
 
 
-def _yardstick(task: Task, name: str) -> pb.Estimator:
-    if name == "frozen":
-        return pb.frozen()
-    return Supervised(task.known()["gold"]) if name == "supervised" else Told(task.known()[name])
+def _made_by(task: Task, name: str) -> pb.Estimator:
+    if name in task.losses():
+        return Supervised(task.known()["gold"], task.losses()[name])
+    return pb.frozen() if name == "frozen" else Told(task.known()[name])
 
 
 def _from_catalog(name: str, options: dict[str, Any]) -> pb.Estimator:

@@ -14,10 +14,13 @@ DataFolder = Annotated[str, tyro.conf.arg(aliases=("--data",))]
 
 SOURCES = {
     "g2p": "the files of SIGMORPHON 2021, task 1 (Ashby et al., 2021), github.com/sigmorphon/2021-task1",
+    "glove100": "words.txt and vectors.f16.npy, 100 dimensions of GloVe 6B, nlp.stanford.edu/projects/glove",
     "listops": "the files of Nangia and Bowman (2018), github.com/nyu-mll/spinn, python/spinn/data/listops",
+    "morphseg": "the files of Batsuren et al. (2022), github.com/sigmorphon/2022SegmentationST",
     "sentence_polarity": "the sentences of Pang and Lee (2005), sentence_polarity in nltk_data, in one file; a line is "
     "a label (1 for the film, 0 against it), a fold 0 to 9 and the words, with tabs between them",
-    "glove100": "GloVe 6B, 100 dimensions, nlp.stanford.edu/projects/glove; words in lines, vectors as a numpy array",
+    "ud_english_ewt": "the CoNLL-U files of github.com/UniversalDependencies/UD_English-EWT",
+    "wnut17": "the files of Derczynski et al. (2017), github.com/leondz/emerging_entities_17",
 }
 """The data sets that tasks read, each a folder of the data folder, and where they are published."""
 

@@ -120,12 +120,14 @@ class Task(ABC):
     name: what it is called.
     measure: the measure that decides which estimator is best, larger unless `lower_is_better`.
     percent: measures that are shares, and are shown in percent.
+    row_settings: settings that tell rows of one table apart; any other setting makes another table.
     """
 
     name: ClassVar[str]
     measure: ClassVar[str]
     percent: ClassVar[tuple[str, ...]] = ()
     lower_is_better: ClassVar[tuple[str, ...]] = ()
+    row_settings: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def data(self) -> Mapping[str, Split]:
@@ -155,6 +157,12 @@ class Task(ABC):
         """Structures that nobody has to learn, as functions of a batch: `gold`, and those that know nothing."""
         return {}
 
+    def losses(self) -> dict[str, pb.Regularizer]:
+        """Rows that learn the true structure, each by the Fenchel–Young loss of a regularizer."""
+        if "gold" not in self.known():
+            return {}
+        return {"supervised": pb.Entropy() if self.structure.offers(pb.LogLinear) else pb.SquaredNorm()}
+
     def total(self, losses: Tensor) -> Tensor:
         """What is minimized: the mean of the losses of a batch."""
         return losses.mean()
@@ -172,13 +180,16 @@ class Task(ABC):
 
     def yardsticks(self) -> list[str]:
         """Rows without which the other numbers say little."""
-        known = self.known()
-        return [*known, *(["supervised"] if "gold" in known else []), "frozen"]
+        return [*self.known(), *self.losses(), "frozen"]
+
+    def from_catalog(self, name: str) -> bool:
+        """Whether a row is an estimator of the catalog, and not one that the task makes itself."""
+        return name in pb.CATALOG and name not in self.yardsticks() and name not in self.losses()
 
     def _fits(self, name: str) -> bool:
         entry = pb.CATALOG[name]
         affordable = self.enumerable or entry.evaluations.each != "vertices"
-        if entry.given or name in self.yardsticks():  # no label to give where the truth is not known
+        if entry.given or not self.from_catalog(name):  # no label to give where the truth is not known
             return False
         return entry.serves(self.structure) and affordable
 

@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Section:
-    """All runs of a task with the same settings of the task."""
+    """All runs of a task with the same settings of the task, but for those that tell rows apart."""
 
     task: Task
     rows: tuple[Row, ...]
@@ -73,7 +73,7 @@ class Section:
         changed = []
         standard = SETUPS[setup_of(self._some_run)].task
         for name, value in vars(self.task).items():
-            if value != vars(standard)[name]:
+            if value != vars(standard)[name] and name not in self.task.row_settings:
                 changed.append(f"{name.replace('_', ' ')} {value}")
         name = setup_of(self._some_run)
         return f"{name}, {', '.join(changed)}" if changed else name
@@ -184,7 +184,9 @@ def sections(results: Sequence[Result]) -> list[Section]:
     """Runs by task, and by what they have in common."""
     by_task: dict[str, list[Result]] = {}
     for result in results:
-        by_task.setdefault(json.dumps(result.run.to_dict()["task"], sort_keys=True), []).append(result)
+        task = result.run.to_dict()["task"]
+        common = {name: value for name, value in task.items() if name not in result.run.task.row_settings}
+        by_task.setdefault(json.dumps(common, sort_keys=True), []).append(result)
     return [_section(group) for group in by_task.values()]
 
 

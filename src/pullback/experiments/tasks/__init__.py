@@ -8,18 +8,22 @@ from pullback.experiments.tasks.alignment import Pronunciation
 from pullback.experiments.tasks.clusters import Clusters
 from pullback.experiments.tasks.digits import Digits
 from pullback.experiments.tasks.listops import ListOps
+from pullback.experiments.tasks.morphseg import MorphSegmentation
+from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.tasks.polarity import Polarity
 from pullback.experiments.tasks.rationales import Rationales
 from pullback.experiments.tasks.subset import SubsetToy
+from pullback.experiments.tasks.tagging import NameTagging
 from pullback.experiments.tasks.vae import DigitsVAE
 
-TASKS: dict[str, type[Task]] = {
-    task.name: task for task in (Clusters, SubsetToy, ListOps, Polarity, Rationales, Digits, Pronunciation, DigitsVAE)
-}
+_LATENT = (Clusters, SubsetToy, ListOps, Polarity, Rationales, MorphSegmentation, Digits, Pronunciation, DigitsVAE)
+_KNOWN = (Parsing, NameTagging)
+TASKS: dict[str, type[Task]] = {task.name: task for task in (*_LATENT, *_KNOWN)}
 """Every task by its name."""
 
 _LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
 _POLARITY = Optimizer("adamw", learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
+_MORPHSEG = Optimizer("adam", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
 _DIGITS = Optimizer("adam", learning_rate=1e-3, batch_size=64, decay="cosine")
 _VAE = Optimizer("adam", learning_rate=5e-3, batch_size=100, decay="cosine")
 
@@ -119,6 +123,26 @@ SETUPS: dict[str, Run[Any]] = {
         optimizer=_VAE,
         steps=600,
         evaluate_every=100,
+    ),
+    "parsing": Run(
+        Parsing(),
+        "crf",
+        optimizer=Optimizer("adam", learning_rate=2e-3, batch_size=32, decay="cosine", clip=5.0),
+        steps=1500,
+        evaluate_every=250,
+    ),
+    "tagging": Run(
+        NameTagging(),
+        "crf",
+        optimizer=Optimizer("adam", learning_rate=3e-3, batch_size=32, decay="cosine", clip=5.0),
+        steps=1000,
+        evaluate_every=200,
+    ),
+    "morphseg": Run(
+        MorphSegmentation(),
+        optimizer=_MORPHSEG,
+        steps=1500,
+        evaluate_every=250,
     ),
 }
 """Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""

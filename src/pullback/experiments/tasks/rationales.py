@@ -124,9 +124,9 @@ class Rationales(Task):
     def model(self, estimator: pb.Estimator) -> Model:
         reviews = self.reviews
         encoder = Encoder(reviews, tags=self.choice == "spans")
-        return Model(encoder, Decoder(reviews), estimator, self.selections, self.losses)
+        return Model(encoder, Decoder(reviews), estimator, self.selections, self.criterion)
 
-    def losses(self, found: tuple[Tensor, Tensor], label: Tensor) -> Tensor:
+    def criterion(self, found: tuple[Tensor, Tensor], label: Tensor) -> Tensor:
         """Cross-entropies, and the price of spans that are off the budget: without it all words or none are chosen."""
         logits, share = found
         errors = cross_entropy(logits, label, reduction="none")

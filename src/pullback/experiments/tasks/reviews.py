@@ -3,27 +3,23 @@
 The data are those of Pang and Lee (2005).  Folds 0 to 7 are for training, 8 is for validation and 9 for testing.
 """
 
-import io
-import lzma
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
-import numpy
 import torch
 from torch import Tensor, nn
 
 from pullback.experiments.batches import Listed, Vocabulary, padded
-from pullback.experiments.files import lines_of, path_of
+from pullback.experiments.files import lines_of
 from pullback.experiments.mistakes import Mistake
+from pullback.experiments.words import GLOVE_SIZE, has_glove, read_glove
 
 FILE = "sentence_polarity/sentence_polarity.tsv"
 LINE = re.compile(r"([01])\t([0-9])\t(.*\S.*)")
-LISTED, VECTORS = "glove100/words.txt", "glove100/vectors.f16.npy"
-SIZE = 100  # of word vectors, as GloVe's
+SIZE = GLOVE_SIZE  # of word vectors
 FEWEST = 2  # how often training has to have a word that gets a vector of its own
 
 
@@ -127,7 +123,7 @@ def read_reviews(folder: str, longest: int) -> Reviews:
     training = [one.words for one in splits["train"]]
     vocabulary = Vocabulary(one.words for sentences in splits.values() for one in sentences)
     glove = torch.zeros(len(vocabulary), SIZE)
-    if folder and (Path(folder) / "glove100").is_dir():
+    if folder and has_glove(folder):
         _read_glove(folder, vocabulary, glove)
     return Reviews(splits, vocabulary, glove, _rows(vocabulary, training, glove))
 
@@ -150,18 +146,9 @@ def _read_sentences(lines: Iterable[str], longest: int) -> dict[str, tuple[Sente
 
 def _read_glove(folder: str, vocabulary: Vocabulary, vectors: Tensor) -> None:
     """Writes GloVe's vectors of the words that it has into `vectors`."""
-    words, path = lines_of(folder, LISTED), path_of(folder, VECTORS)
-    try:
-        content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-        table = numpy.load(io.BytesIO(content), allow_pickle=False)
-    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
-        raise Mistake(f"{path} cannot be read: {error}") from error
-    if table.shape != (len(words), SIZE):
-        raise Mistake(f"{path} has the shape {table.shape}; expected a row of {SIZE} for each of {len(words)} words.")
-    positions = {word: position for position, word in enumerate(words)}
-    numbers = [number for number, word in enumerate(vocabulary.words) if word in positions]
-    chosen = table[[positions[vocabulary.words[number]] for number in numbers]]
-    vectors[numbers] = torch.from_numpy(chosen.astype("float32"))
+    rows, table = read_glove(folder)
+    numbers = [number for number, word in enumerate(vocabulary.words) if word in rows]
+    vectors[numbers] = table[[rows[vocabulary.words[number]] for number in numbers]]
 
 
 def _rows(vocabulary: Vocabulary, training: Iterable[Sequence[str]], glove: Tensor) -> Tensor:
