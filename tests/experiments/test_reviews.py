@@ -80,7 +80,7 @@ def test_files_that_are_missing_or_damaged_are_named(tmp_path):
     with pytest.raises(Mistake, match=r"sentence_polarity\.tsv is not there.*Pang and Lee"):
         Rationales(data_folder=str(tmp_path)).data()
     folder = write(tmp_path, words=["film", "good", "bad"], vectors=numpy.zeros((2, 100), "float16"))
-    with pytest.raises(Mistake, match=r"has the shape \(2, 100\); expected a row of 100 for each of 3 words"):
+    with pytest.raises(Mistake, match=r"has shape \(2, 100\); expected a row of 100 for each of 3 words"):
         Rationales(data_folder=folder).data()
     (tmp_path / "glove100" / "vectors.f16.npy.xz").write_text("not compressed")
     with pytest.raises(Mistake, match=r"vectors\.f16\.npy\.xz cannot be read"):
@@ -204,9 +204,9 @@ def test_spans_pay_for_being_off_the_budget():
     share = torch.tensor([0.1, 0.7])
     words, spans = (Rationales(choice=choice, share=0.2, price=4.0) for choice in ("words", "spans"))
     torch.testing.assert_close(
-        spans.losses((logits, share), label), torch.tensor([0.4, 2.0]) + torch.log(torch.tensor(2.0))
+        spans.criterion((logits, share), label), torch.tensor([0.4, 2.0]) + torch.log(torch.tensor(2.0))
     )
-    torch.testing.assert_close(words.losses((logits, share), label), torch.log(torch.tensor([2.0, 2.0])))
+    torch.testing.assert_close(words.criterion((logits, share), label), torch.log(torch.tensor([2.0, 2.0])))
 
 
 def test_measures_of_rationales_count_words():
