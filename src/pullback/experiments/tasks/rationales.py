@@ -69,7 +69,8 @@ class Rationales(Task):
         choice: words, each for itself and never more than the budget; or spans, words that stand together: tags with
             transitions, whose budget is kept by a price.
         share: the budget, a share of the words of the sentence; for words, the number is rounded up.
-        together: what two neighbors add to the score if both are chosen, or neither; for spans.
+        together: what two neighbors add to the score if both are chosen, or neither; for spans.  If it is large
+            beside the first scores of an encoder, all words of a sentence are chosen or none, and it stays so.
         price: how fast the loss grows with the difference between the share that is chosen and the budget; for spans.
         longest: sentences with more words are cut after so many.
         data_folder: a folder with sentence_polarity, and with glove100 for word vectors; a sample if it is empty.
@@ -77,7 +78,7 @@ class Rationales(Task):
 
     choice: Literal["words", "spans"] = "words"
     share: float = 0.2
-    together: float = 0.5
+    together: float = 0.1
     price: float = 1.0
     longest: int = 40
     data_folder: DataFolder = ""
