@@ -109,6 +109,13 @@ def test_an_option_that_no_estimator_has_is_a_mistake():
         cells(SMALL["clusters"], ["sparsemap"], 1, ["temperature"])
 
 
+def test_a_name_with_two_meanings_is_no_axis_of_a_grid():
+    with pytest.raises(Mistake, match=r'steps is an option of spigot and a setting of the run; write "spigot\(steps=…'):
+        cells(SMALL["clusters"], ["ste_marginals", "spigot"], 1, ["steps=1,2"])
+    two, other = cells(SMALL["clusters"], ["spigot(steps=2)", "gold(steps=3)"], 1, [])
+    assert dict(two.options) == {"steps": 2} and two.steps == SMALL["clusters"].steps and other.steps == 3
+
+
 def test_rows_of_a_supervised_task_are_losses_without_options_or_noise():
     runs = cells(SMALL["parsing"], ["crf", "sparsemap"], 1, ["projective=false,true"])
     assert {(run.estimator, run.task.projective) for run in runs} == {

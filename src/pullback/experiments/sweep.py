@@ -34,6 +34,12 @@ def cells(standard: Run[Any], rows: Sequence[str], seeds: int, grid: Sequence[st
         raise Mistake(f"seeds is {seeds}; expected an integer ≥ 1.")
     starts = [_row(standard, text) for text in rows]
     axes = [parse_assignment(text) for text in grid]
+    for start, (name, _) in itertools.product(starts, axes):
+        if name in options_of(start.estimator) and name in start.settings():
+            raise Mistake(
+                f"{name} is an option of {start.estimator} and a setting of the run; write "
+                f'"{start.estimator}({name}=…)" for the option, --{name.replace("_", "-")} for the setting.'
+            )
     found: dict[str, Run[Any]] = {}
     for start in starts:
         for values in itertools.product(*(values for _, values in axes)):

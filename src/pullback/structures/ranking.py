@@ -102,6 +102,7 @@ class Ranking(Enumerable):
         return torch.cat(listed).unique(dim=0)
 
     def contains(self, vertices: Tensor) -> Tensor:
+        vertices = vertices if vertices.is_floating_point() else vertices.double()
         inside = self.allowed(vertices.shape, vertices.device)
         inside = torch.ones_like(vertices, dtype=torch.bool) if inside is None else inside
         values = self._dealt(vertices.shape[-1], vertices.device).to(vertices.dtype).expand(vertices.shape)
