@@ -88,8 +88,31 @@ def test_the_best_is_no_yardstick_and_ties_are_found_by_a_paired_test(section):
 
 
 def test_a_constant_difference_is_a_difference():
-    (section,) = sections([*several("ste", [0.9, 0.8]), *several("spigot", [0.5, 0.4])])
+    (section,) = sections([*several("ste", [0.9, 0.8, 0.7]), *several("spigot", [0.5, 0.4, 0.3])])
     assert not section.tied("accuracy", row_of(section, "spigot"), row_of(section, "ste"))
+
+
+def test_two_seeds_are_too_few_for_a_test():
+    (section,) = sections([*several("ste", [0.9, 0.8]), *several("spigot", [0.5, 0.9])])
+    assert not section.tied("accuracy", row_of(section, "spigot"), row_of(section, "ste"))
+
+
+def test_a_row_of_which_a_seed_has_failed_is_not_best_and_says_so():
+    lost = dataclasses.replace(several("ste", [0.9, 0.99])[1], is_done=False, failure="no longer finite")
+    (section,) = sections([several("ste", [0.9, 0.99])[0], lost, *several("spigot", [0.5, 0.4])])
+    assert row_of(section, "ste").seeds == "1 of 2" and row_of(section, "spigot").seeds == "2"
+    assert section.best("accuracy").label == "spigot"
+
+
+def test_a_measure_that_only_describes_has_no_winner():
+    def review(estimator, depth):
+        run = dataclasses.replace(SMALL["polarity"], estimator=estimator)
+        made = result(run, [0.0])
+        both = {"accuracy": depth / 10, "depth": depth}
+        return dataclasses.replace(made, records=[{**made.records[0], "test": both, "validation": both}])
+
+    (section,) = sections([review("ste", 2.0), review("spigot", 3.0)])
+    assert section.winner("accuracy").label == "spigot" and section.winner("depth") is None
 
 
 def test_the_conclusion_says_what_the_table_shows(section):

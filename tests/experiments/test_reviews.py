@@ -111,9 +111,9 @@ def test_pictures_are_of_sentences_from_all_over_a_split(tmp_path):
 def test_flat_trees_and_chains_have_the_heads_that_they_say(tmp_path):
     batch = batch_of(read_reviews(write(tmp_path), 9).split("train"))
     assert pb.DependencyTree.heads(polarity.flat(batch)).tolist() == [[0, 0, 0, -1], [0, 0, 0, 0]]
-    assert pb.DependencyTree.heads(polarity.chain(batch)).tolist() == [[2, 3, 0, -1], [2, 3, 4, 0]]
+    assert pb.DependencyTree.heads(polarity.chain(batch)).tolist() == [[0, 1, 2, -1], [0, 1, 2, 3]]
     assert polarity.depths(polarity.flat(batch)).tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
-    assert polarity.depths(polarity.chain(batch)).tolist() == [[3, 2, 1, 0], [4, 3, 2, 1]]
+    assert polarity.depths(polarity.chain(batch)).tolist() == [[1, 2, 3, 0], [1, 2, 3, 4]]
 
 
 def test_the_decoder_hears_a_word_through_the_tree_alone():
@@ -129,7 +129,7 @@ def test_the_decoder_hears_a_word_through_the_tree_alone():
         changed = dataclasses.replace(batch, tokens=other)
         return not torch.equal(decoder(batch, tree), decoder(changed, tree))
 
-    assert [is_heard(i, polarity.chain(batch)) for i in range(n)] == [i >= n - 2 for i in range(n)]
+    assert [is_heard(i, polarity.chain(batch)) for i in range(n)] == [i < 2 for i in range(n)]
     assert all(is_heard(i, polarity.flat(batch)) for i in range(n))
 
 
@@ -188,7 +188,7 @@ def test_the_decoder_sees_the_chosen_words_alone(choice):
     again, _ = decoder(dataclasses.replace(batch, tokens=hidden), z)
     torch.testing.assert_close(answers, again)
     torch.testing.assert_close(share, task.budget(batch) / batch.lengths)
-    everything, _ = decoder(batch, task.known()["all"](batch))
+    everything, _ = decoder(batch, task.known()["every_word"](batch))
     assert not torch.allclose(answers, everything)
 
 
@@ -213,7 +213,7 @@ def test_measures_of_rationales_count_words():
     for choice in ("words", "spans"):
         task = Rationales(choice=choice)
         data = task.data()["test"]
-        every = task.measures(told(task, "all"), data)
+        every = task.measures(told(task, "every_word"), data)
         assert every["chosen"] == 1 and every["alone"] == every["empty"] == 0
     batch = batch_of(data)
     found = Rationales().measures(told(Rationales(), "random"), data)
@@ -225,7 +225,7 @@ def test_measures_of_rationales_count_words():
 def test_a_picture_highlights_what_was_chosen(choice):
     task = Rationales(choice=choice)
     data = task.data()["test"]
-    first, *_ = task.pictures(told(task, "all"), data)
+    first, *_ = task.pictures(told(task, "every_word"), data)
     batch = batch_of(data)
     number = int((batch.lengths >= 5).nonzero()[0])
     assert first.svg.count("<rect") > int(batch.lengths[number]) and "the model says" in first.title

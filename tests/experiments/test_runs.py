@@ -116,6 +116,15 @@ def test_a_name_with_two_meanings_is_no_axis_of_a_grid():
     assert dict(two.options) == {"steps": 2} and two.steps == SMALL["clusters"].steps and other.steps == 3
 
 
+def test_a_run_is_the_same_wherever_its_data_are():
+    here, there, sample = (
+        dataclasses.replace(SMALL["polarity"], task=dataclasses.replace(SMALL["polarity"].task, data_folder=folder))
+        for folder in ("data", "elsewhere/data", "")
+    )
+    assert here.key == there.key != sample.key
+    assert "--data-folder FOLDER" in here.command("polarity", SETUPS["polarity"])
+
+
 def test_rows_of_a_supervised_task_are_losses_without_options_or_noise():
     runs = cells(SMALL["parsing"], ["crf", "sparsemap"], 1, ["projective=false,true"])
     assert {(run.estimator, run.task.projective) for run in runs} == {

@@ -19,8 +19,8 @@ from small_runs import SMALL, Interrupting, clusters, history
 ROWS = [(name, row) for name in ("clusters", "subset") for row in SMALL[name].task.estimators()]
 ROWS += [("listops", row) for row in ("gold", "flat", "chain", "random", "supervised", "frozen", "spigot", "sparsemap")]
 ROWS += [("polarity", row) for row in ("flat", "chain", "random", "frozen", "spigot", "structured_attention")]
-ROWS += [("rationales", row) for row in ("all", "random", "ste", "spigot", "sparsemap")]
-ROWS += [("rationales-spans", row) for row in ("all", "random", "ste_marginals", "sparsemap")]
+ROWS += [("rationales", row) for row in ("every_word", "random", "ste", "spigot", "sparsemap")]
+ROWS += [("rationales-spans", row) for row in ("every_word", "random", "ste_marginals", "sparsemap")]
 ROWS += [("polarity-bilstm", "frozen")]
 ROWS += [("digits", row) for row in ("gold", "random", "supervised", "frozen", "spigot", "sparsemap", "imle")]
 ROWS += [("digits-ranking", row) for row in ("gold", "supervised", "frozen", "spigot", "sparsemap")]
@@ -49,6 +49,7 @@ def test_every_row_of_a_task_trains(name, row, tmp_path):
     ("estimator", "options", "noise"),
     [
         ("spigot", {}, 1.0),
+        ("ste", {"step_size": "adaptive"}, 0.0),
         ("reinforce", {"baseline": "running_average"}, 0.0),
         ("structured_attention", {}, 0.0),
         ("frozen", {}, 0.0),

@@ -97,6 +97,11 @@ class Pullback(ABC):
         return self.pull(structure, start, downstream).target
 
     @property
+    def factor(self) -> float | None:
+        """η where a label is start − η ∇L and nothing else is to be known about it; None, if not said."""
+        return None
+
+    @property
     def uses_loss(self) -> bool:
         """Whether the loss at the start is asked for beside its gradient."""
         return False

@@ -16,6 +16,11 @@ class Unconstrained(Descent):
 
     forbidden_change: ClassVar[float] = 0.0  # nothing is projected: a part that may not be used stays where it is
 
+    @property
+    def factor(self) -> float | None:
+        is_plain = self.steps == 1 and not self.backtrack
+        return float(self.step_size) if is_plain and isinstance(self.step_size, int | float) else None
+
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:
         return Iterate(iterate.point + change)
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from pullback.descents._descent import Iterate, Pullback, Pulled, per_example
-from pullback.descents.unconstrained import Unconstrained
 from pullback.estimators._estimator import NO_GRADIENT, Estimator, Loss, Replay, evaluate, redeem
 from pullback.estimators._inspection import Label, inspect_label
 from pullback.regularizers._options import Number, check_number
@@ -123,12 +122,10 @@ class Surrogate(Estimator):
 
         One unconstrained step from the prediction: prediction − target is η ∇L.
         """
-        step, scale = self.descent, self.scale
-        if not isinstance(step, Unconstrained) or step.steps > 1 or step.backtrack or not self._starts_forward:
+        step, scale = self.descent.factor, self.scale
+        if step is None or not isinstance(scale, int | float) or not self._starts_forward:
             return None
-        if not isinstance(step.step_size, int | float) or not isinstance(scale, int | float):
-            return None
-        return step.step_size * scale if same(self._origin, self.prediction) else None
+        return step * scale if same(self._origin, self.prediction) else None
 
     @cached_property
     def _is_one_gradient(self) -> bool:

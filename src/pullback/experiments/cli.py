@@ -152,9 +152,9 @@ def _compare(given: Sequence[str], console: Console) -> int:
     estimators = {}
     for text in rows:
         (run,) = cells(replace(command.run, noise=0.0), [text], 1, ())
-        estimators[text] = make_estimator(task, run.estimator, dict(run.options), 0.0)
+        estimators[text] = make_estimator(task, run.estimator, dict(run.options), run.noise)
     torch.manual_seed(command.run.seed)
-    model = task.model(pb.ste())
+    model = task.model(pb.ste()).eval()  # no dropout: the exact gradient is that of one loss
     batch = batch_of(task.data()["train"], command.examples)
     for estimator in estimators.values():
         if isinstance(estimator, Informed):

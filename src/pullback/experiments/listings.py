@@ -30,11 +30,11 @@ def _terminal_table(section: Section) -> Table:
     table.add_column("estimator", no_wrap=True)
     learned = [row for row in section.rows if not section.is_yardstick(row)] or section.rows
     shown = [name for name in section.measures if all(row.middle(name) is not None for row in learned)][:3]
-    for column in (*(measure.replace("_", " ") for measure in shown), "evaluations", "seconds"):
+    for column in (*(measure.replace("_", " ") for measure in shown), "evaluations", "seconds", "seeds"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in section.rows:
         cells = [_terminal_cell(section, row, measure) for measure in shown]
-        cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}"]
+        cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", row.seeds]
         table.add_row(row.label, *cells, *cost, style="dim" if section.is_yardstick(row) else "")
     return table
 

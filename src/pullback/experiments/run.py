@@ -89,7 +89,7 @@ class Run(Generic[AnyTask]):
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON has it."""
         return {
-            "task": {"name": self.task.name, **asdict(self.task)},  # type: ignore[call-overload]
+            "task": {"name": self.task.name, **_settings_of(self.task)},
             "estimator": self.estimator,
             "options": dict(self.options),
             "noise": self.noise,
@@ -145,6 +145,12 @@ class Run(Generic[AnyTask]):
         ]
         options = [f"--set {option}={shlex.quote(str(value))}" for option, value in self.options]
         return " ".join(["pullback run", name, *changed, *options])
+
+
+def _settings_of(task: Task) -> dict[str, Value]:
+    """The settings of a task; where its data are does not matter, but whether they are files or the built-in sample."""
+    settings: dict[str, Value] = asdict(task)  # type: ignore[call-overload]
+    return {**settings, "data_folder": "FOLDER"} if settings.get("data_folder") else settings
 
 
 def _like(name: str, value: Value, present: Value) -> Value:

@@ -120,6 +120,7 @@ class Task(ABC):
     name: what it is called.
     measure: the measure that decides which estimator is best, larger unless `lower_is_better`.
     percent: measures that are shares, and are shown in percent.
+    descriptive: measures that describe a model and have no better end.
     row_settings: settings that tell rows of one table apart; any other setting makes another table.
     """
 
@@ -127,6 +128,7 @@ class Task(ABC):
     measure: ClassVar[str]
     percent: ClassVar[tuple[str, ...]] = ()
     lower_is_better: ClassVar[tuple[str, ...]] = ()
+    descriptive: ClassVar[tuple[str, ...]] = ()
     row_settings: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod

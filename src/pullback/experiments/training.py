@@ -27,7 +27,6 @@ class Diverged(Exception):
     """The model is no longer made of numbers."""
 
 
-@dataclass
 class Watcher:
     """What someone who looks on is told; does nothing by itself."""
 
@@ -84,7 +83,7 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
     torch.manual_seed(run.seed)
     model = task.model(make_estimator(task, run.estimator, dict(run.options), run.noise))
     cost = Cost(model)
-    optimizer = make_optimizer(run.optimizer, model)
+    optimizer = make_optimizer(run.optimizer, model, is_frozen=run.estimator == "frozen")
     wrapped, optimizer = fabric.setup(model, optimizer)
     wrapped.mark_forward_method("loss")
     order = Order(len(data["train"]), run.optimizer.batch_size, run.seed, fabric.global_rank, fabric.world_size)
@@ -117,8 +116,8 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
     watcher.on_start(run, step)
     model.train()
     while step < run.steps:
+        batch = _on(fabric.device, data["train"][order.indices(step)])
         with cost:
-            batch = _on(fabric.device, data["train"][order.indices(step)])
             factor = run.optimizer.factor(step, run.steps)
             for group in optimizer.param_groups:
                 group["lr"] = factor * group["full_lr"]
@@ -142,7 +141,7 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
                 raise Diverged(f"parameters are no longer finite numbers at step {step}")
             losses.clear()
             if fabric.is_global_zero:
-                record = evaluate(run, model, data)
+                record = evaluate(run, _on_cpu(model), data)
                 record |= {"step": step, "loss": mean, "seconds": cost.seconds, "decodings": cost.decodings / step}
                 log.write(record)
                 watcher.on_record(record)
@@ -151,8 +150,9 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
             saved_at = cost.seconds
             save()
     if fabric.is_global_zero:
-        with _aside(model):
-            log.finish(task.pictures(model, data["test"]))
+        shown = _on_cpu(model)
+        with _aside(shown):
+            log.finish(task.pictures(shown, data["test"]))
 
 
 def evaluate(run: Run[Any], model: Model, data: Mapping[str, Split]) -> Record:
@@ -211,10 +211,13 @@ class Order:
 
 
 class Cost:
-    """Seconds and runs of the decoder in training steps, without evaluations."""
+    """Seconds and runs of the decoder in training steps, without evaluations.
+
+    The seconds of a process's first step do not count: kernels may be compiled in it.
+    """
 
     def __init__(self, model: Model) -> None:
-        self.seconds, self.decodings, self._is_running = 0.0, 0, False
+        self.seconds, self.decodings, self._is_running, self._is_first = 0.0, 0, False, True
         model.get_submodule("decoder").register_forward_hook(self._count)
 
     def __enter__(self) -> None:
@@ -222,20 +225,26 @@ class Cost:
 
     def __exit__(self, *error: object) -> None:
         self._is_running = False
-        self.seconds += time.perf_counter() - self._started
+        self.seconds += 0.0 if self._is_first else time.perf_counter() - self._started
+        self._is_first = False
 
     def _count(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
         self.decodings += self._is_running
 
 
-def make_optimizer(settings: Optimizer, model: Model) -> torch.optim.Optimizer:
-    """The optimizer, with a learning rate for the encoder and one for everything else."""
+def make_optimizer(settings: Optimizer, model: Model, is_frozen: bool = False) -> torch.optim.Optimizer:
+    """The optimizer, with a learning rate for the encoder and one for everything else.
+
+    An encoder that `is_frozen` gets no gradient, and does not decay either.
+    """
     inside = {id(parameter) for parameter in model.get_submodule("encoder").parameters()}
     parts: dict[bool, list[Tensor]] = {True: [], False: []}
     for parameter in model.parameters():
         parts[id(parameter) in inside].append(parameter)
     rates = {True: settings.encoder_learning_rate or settings.learning_rate, False: settings.learning_rate}
     groups = [{"params": parts[which], "lr": rates[which], "full_lr": rates[which]} for which in parts if parts[which]]
+    if is_frozen:
+        groups[0]["weight_decay"] = 0.0
     makers: dict[str, Callable[..., torch.optim.Optimizer]] = {
         "adam": torch.optim.Adam,
         "adamw": torch.optim.AdamW,
@@ -255,6 +264,12 @@ def _fabric(accelerator: str) -> Fabric:
 
 def _is_finite(model: Model) -> bool:
     return all(bool(parameter.isfinite().all()) for parameter in model.parameters())
+
+
+def _on_cpu(model: Model) -> Model:
+    """The model, or a copy of it where it is on a GPU: data are read, measured and drawn on the processor."""
+    on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
+    return model if on_cpu else copy.deepcopy(model).cpu()
 
 
 def _on(device: torch.device, batch: Any) -> Any:

@@ -74,12 +74,13 @@ def _table(section: Section) -> str:
     for row in section.rows:
         cells = "".join(_cell(section, row, measure, best[measure]) for measure in section.measures)
         kind = ' class="yardstick"' if section.is_yardstick(row) else ""
-        cost = f"<td>{row.cost('decodings'):.1f}</td><td>{row.cost('seconds'):.1f}</td><td>{len(row.results)}</td>"
+        cost = f"<td>{row.cost('decodings'):.1f}</td><td>{row.cost('seconds'):.1f}</td><td>{row.seeds}</td>"
         lines.append(f'<tr{kind}><th scope="row">{escape(row.label)}</th>{cells}{cost}</tr>')
     return (
         f'<div class="scroll"><table><thead><tr><th>estimator</th>{header}<th>evaluations a step</th><th>seconds</th>'
         f"<th>seeds</th></tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-        '<p class="note">Best in bold; = where a paired t-test over seeds finds no difference from the best at 5 %. '
+        '<p class="note">Medians over seeds, ± standard errors of the mean.  Best in bold; = where a paired t-test '
+        "over three seeds or more does not tell a row from it at 5 %; a row with a seed that failed cannot be best.  "
         "Rows in gray are yardsticks: they were told the structure, or did not learn it.</p>"
     )
 
@@ -95,7 +96,7 @@ def _cell(section: Section, row: Row, measure: str, best: Row | None) -> str:
     if is_best:
         text = f"<b>{text}</b>"
     elif best is not None and section.tied(measure, row, best):
-        text += '<span class="tie" title="no difference from the best"> =</span>'
+        text += '<span class="tie" title="not told apart from the best"> =</span>'
     return f'<td><a href="#{escape(row.name)}">{text}</a></td>'
 
 

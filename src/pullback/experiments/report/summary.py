@@ -1,6 +1,7 @@
 """What runs say together: medians over seeds, the best, what does not differ from it, and one sentence."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from pullback.experiments.task import Task
 from pullback.experiments.tasks import SETUPS, setup_of
 
 LEVEL = 0.05  # of the paired t-test
+FEWEST = 3  # seeds for it
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Row:
 
     label: str
     results: tuple[Result, ...]
+    failed: int = 0  # seeds with which training failed
 
     @property
     def run(self) -> Run[Any]:
@@ -45,9 +48,14 @@ class Row:
         return median(values.values()) if values else None
 
     def error(self, measure: str) -> float | None:
-        """The standard error over seeds."""
+        """The standard error of the mean over seeds."""
         values = list(self.values(measure).values())
         return stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds there are, and how many of them have come to their end."""
+        return f"{len(self.results)} of {len(self.results) + self.failed}" if self.failed else str(len(self.results))
 
     def cost(self, name: str) -> float:
         """The median of seconds, or of runs of the decoder in a step."""
@@ -97,31 +105,37 @@ class Section:
         return one < other if measure in self.task.lower_is_better else one > other
 
     def best(self, measure: str, rows: Sequence[Row] | None = None, split: str = "test") -> Row | None:
-        """The row with the best median, yardsticks aside."""
+        """The row with the best median, aside from yardsticks and rows of which a seed has failed."""
+        known = [row for row in (self.rows if rows is None else rows) if not self.is_yardstick(row) and not row.failed]
+        return self._best_of(known, measure, split)
+
+    def _best_of(self, rows: Sequence[Row], measure: str, split: str) -> Row | None:
         chosen = None
-        for row in self.rows if rows is None else rows:
+        for row in rows:
             value = row.middle(measure, split)
-            if value is None or self.is_yardstick(row):
+            if value is None:
                 continue
             if chosen is None or self.better(measure, value, chosen.middle(measure, split) or 0.0):
                 chosen = row
         return chosen
 
     def winner(self, measure: str) -> Row | None:
-        """The row with the best median; none if all rows have the same, since then nothing was to be won."""
+        """The row with the best median; none where nothing is to be won, or all rows have the same."""
+        if measure in self.task.descriptive:
+            return None
         middles = {row.middle(measure) for row in self.rows}
         return self.best(measure) if len(middles - {None}) > 1 or len(self.rows) == 1 else None
 
     def tied(self, measure: str, row: Row, best: Row) -> bool:
-        """Whether a paired t-test over the seeds that both have finds no difference; never on fewer than two seeds."""
+        """Whether a paired t-test over the seeds that both have does not tell them apart; it needs three seeds."""
         if row is best or self.is_yardstick(row):
             return False
         ours, theirs = row.values(measure), best.values(measure)
         seeds = sorted(ours.keys() & theirs.keys())
-        if len(seeds) < 2:
+        if len(seeds) < FEWEST:
             return False
         differences = [ours[seed] - theirs[seed] for seed in seeds]
-        if len(set(differences)) == 1:
+        if max(differences) - min(differences) <= 1e-12 * max(map(abs, differences)):
             return differences[0] == 0
         return bool(stats.ttest_1samp(differences, 0).pvalue >= LEVEL)
 
@@ -132,7 +146,7 @@ class Section:
             by_name.setdefault(row.run.estimator, []).append(row)
         measure = self.task.measure
         return [
-            (self.best(measure, rows, "validation") or rows[0]) if len(rows) > 1 else rows[0]
+            (self._best_of(rows, measure, "validation") or rows[0]) if len(rows) > 1 else rows[0]
             for rows in by_name.values()
         ]
 
@@ -195,14 +209,20 @@ def _section(results: list[Result]) -> Section:
     done = [result for result in results if result.is_done and result.records]
     groups: dict[str, list[Result]] = {}
     for result in done:
-        groups.setdefault(json.dumps({**result.run.to_dict(), "seed": 0}, sort_keys=True), []).append(result)
+        groups.setdefault(_but_seed(result.run), []).append(result)
     order = {name: position for position, name in enumerate(task.estimators())}
     ordered = sorted(groups.values(), key=lambda group: (order[group[0].run.estimator], _options(group[0].run)))
     labels = _labels([group[0].run for group in ordered])
+    failures = Counter(_but_seed(result.run) for result in results if result.failure is not None)
     rows = [
-        Row(label, tuple(sorted(group, key=lambda result: result.run.seed))) for label, group in zip(labels, ordered)
+        Row(label, tuple(sorted(group, key=lambda result: result.run.seed)), failures[_but_seed(group[0].run)])
+        for label, group in zip(labels, ordered)
     ]
     return Section(task, tuple(rows), tuple(result for result in results if not (result.is_done and result.records)))
+
+
+def _but_seed(run: Run[Any]) -> str:
+    return json.dumps({**run.to_dict(), "seed": 0}, sort_keys=True)
 
 
 def _options(run: Run[Any]) -> str:

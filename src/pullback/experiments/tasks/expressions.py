@@ -36,12 +36,14 @@ def parse(tokens: Sequence[str]) -> Expression:
             values.append([])
             depth = max(depth, len(open_at))
         elif token == CLOSE:
+            if not open_at or not values[-1]:
+                break
             operator = tokens[open_at.pop()]
             arguments = sorted(values.pop())
             values[-1].append(_value(operator, arguments))
         else:
             values[-1].append(int(token))
-    if open_at or len(values) != 1 or len(values[0]) != 1:
+    if len(heads) < len(tokens) or open_at or len(values) != 1 or len(values[0]) != 1:
         raise ValueError(f"{' '.join(tokens)!r} is not an expression")
     return Expression(tuple(tokens), tuple(heads), values[0][0], depth)
 
@@ -83,7 +85,7 @@ def read(lines: Iterable[str], name: str) -> Iterator[Expression]:
         if all(token in NUMBERS for token in tokens):
             try:
                 expression = parse(tokens)
-            except (ValueError, IndexError) as error:
+            except ValueError as error:
                 raise Mistake(f"{name}, line {number}: {text!r} is not an expression.") from error
             if expression.value != int(label):
                 raise Mistake(f"{name}, line {number}: the value is {expression.value}, the label says {label}.")

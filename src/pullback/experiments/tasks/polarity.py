@@ -93,6 +93,7 @@ class Polarity(Task):
     name: ClassVar[str] = "polarity"
     measure: ClassVar[str] = "accuracy"
     percent: ClassVar[tuple[str, ...]] = ("accuracy", "relaxed_accuracy", "heard", "neighbors")
+    descriptive: ClassVar[tuple[str, ...]] = ("heard", "depth", "neighbors")
 
     def __post_init__(self) -> None:
         if min(self.rounds, self.longest) < 1:
@@ -166,10 +167,9 @@ def flat(batch: Batch) -> Tensor:
 
 
 def chain(batch: Batch) -> Tensor:
-    """Each word below the next, and the last below the root: a recurrent network from left to right."""
-    places = torch.arange(1, batch.tokens.shape[1] + 1, device=batch.tokens.device)
-    following = torch.where(places == batch.lengths.unsqueeze(-1), 0, places + 1)
-    return pb.DependencyTree.arcs(torch.where(batch.inside, following, -1))
+    """Each word below the one before it, and the first below the root: a recurrent network from right to left."""
+    places = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
+    return pb.DependencyTree.arcs(torch.where(batch.inside, places, -1))
 
 
 def depths(trees: Tensor) -> Tensor:

@@ -86,6 +86,7 @@ class Rationales(Task):
     name: ClassVar[str] = "rationales"
     measure: ClassVar[str] = "accuracy"
     percent: ClassVar[tuple[str, ...]] = ("accuracy", "relaxed_accuracy", "chosen", "alone", "empty")
+    descriptive: ClassVar[tuple[str, ...]] = ("chosen", "alone", "empty")
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -135,9 +136,9 @@ class Rationales(Task):
 
     def known(self) -> dict[str, Callable[[Any], Tensor]]:
         """Every word, whatever the budget; and random words, or a random span, within it."""
-        return {"all": self._all, "random": self._random}
+        return {"every_word": self._every_word, "random": self._random}
 
-    def _all(self, batch: Batch) -> Tensor:
+    def _every_word(self, batch: Batch) -> Tensor:
         return self._vertices(batch, batch.inside)
 
     def _random(self, batch: Batch) -> Tensor:

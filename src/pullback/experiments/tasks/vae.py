@@ -110,6 +110,8 @@ class Autoencoder(Model):
 
 def posterior_of(estimator: pb.Estimator) -> tuple[Callable[..., pb.StructureDistribution], Any]:
     """The distribution whose expectation, or mean, an estimator works with, and the temperature that divides scores."""
+    while isinstance(estimator, pb.Perturbed):
+        estimator = estimator.inner
     if isinstance(estimator, pb.ScoreFunction):
         return estimator.distribution, estimator.temperature
     if isinstance(estimator, pb.Expectation):
