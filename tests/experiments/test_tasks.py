@@ -102,7 +102,7 @@ def test_expressions_are_read_as_they_are_written():
 
 @pytest.mark.parametrize("text", ["[MAX 2", "2 3", "]", "[SUM 2 ]", "[MAX ]", ""])
 def test_what_is_no_expression_is_refused(text):
-    with pytest.raises(ValueError, match="is not an expression|invalid literal"):
+    with pytest.raises(ValueError, match=r"is not an expression|invalid literal"):
         parse(text.split())
 
 
