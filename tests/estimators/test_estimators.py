@@ -465,6 +465,25 @@ def test_an_example_of_weight_zero_contributes_nothing_even_if_its_loss_is_nan(n
         assert_close(found, exact)
 
 
+@pytest.mark.parametrize("step", [1.0, torch.tensor(1.0), pb.Relative()], ids=["number", "tensor", "rule"])
+@pytest.mark.parametrize("method", [pb.ste, pb.spigot, pb.spigot_ce, pb.spigot_eg])
+def test_a_gradient_that_is_nan_in_padding_alone_breaks_no_example(method, step):
+    choice = pb.Categorical(lengths=torch.tensor([2, 4, 3]))
+    inside, scores = choice.allowed((3, 4)), torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    prices = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+    def gradient(prices, factors, weights):
+        given = scores.clone().requires_grad_()
+        downstream = lambda z: torch.where(inside, z * prices, 0).sum(-1) * factors
+        losses = method(step).loss(choice, given, downstream)
+        return torch.autograd.grad((losses * weights).sum(), given)[0]
+
+    one, weights = torch.ones(3), torch.tensor([1.0, 1.0, 0.0])
+    exact = gradient(prices, one, weights)
+    for factors in (one, torch.tensor([1.0, 1.0, torch.nan])):
+        assert_close(gradient(prices.masked_fill(~inside, torch.nan), factors, weights), exact)
+
+
 @pytest.mark.parametrize("name", SURROGATES)
 def test_the_gradient_of_a_surrogate_cannot_be_differentiated(name):
     decoder, scores = Decoder(SUBSET), SUBSET.scores().requires_grad_()

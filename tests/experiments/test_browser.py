@@ -55,7 +55,7 @@ def report(tmp_path_factory):
     """A page about every task, with runs that were trained, and with one that was not finished."""
     folder = tmp_path_factory.mktemp("runs")
     for run in SMALL.values():
-        for cell in cells(run, [run.task.yardsticks()[0], run.estimator], 2, []):
+        for cell in cells(run, [run.task.estimators()[0], run.estimator], 1, []):
             train(cell, folder)
     for cell in cells(SMALL["clusters"], ["structured_attention", "spigot"], 2, ["step_size=0.1,relative,polyak"]):
         train(cell, folder)

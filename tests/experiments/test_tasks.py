@@ -37,7 +37,7 @@ def test_known_structures_are_structures(name):
 NOBODY_KNOWS = {"polarity", "polarity-bilstm", "rationales", "rationales-spans", "alignment", "vae", "vae-bits"}
 
 
-@pytest.mark.parametrize("name", SETUPS)
+@pytest.mark.parametrize("name", [name for name in SETUPS if name != "polarity-bilstm"])  # a yardstick itself
 def test_every_task_has_its_yardsticks(name):
     task = SETUPS[name].task
     rows = task.estimators()

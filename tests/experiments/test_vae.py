@@ -84,7 +84,7 @@ def test_the_divergence_is_that_from_a_uniform_choice():
 def test_an_estimator_has_the_posterior_that_it_works_with():
     kinds = {name: posterior_of(pb.get_estimator(name))[0] for name, entry in pb.CATALOG.items() if not entry.given}
     sparse = {name for name, kind in kinds.items() if kind is pb.SparseMAPDistribution}
-    assert sparse == {"sparsemap", "sparse_marginalization"}
+    assert sparse == {"sparsemap", "sparse_marginalization", "stochastic_sparsemap"}
     assert posterior_of(pb.reinforce(temperature=3.0)) == (pb.Gibbs, 3.0)
     assert posterior_of(pb.ste_marginals(temperature=3.0)) == (pb.Gibbs, 1.0)  # the decoder sees the argmax
 

@@ -226,6 +226,7 @@ class _Label:
             return gradient
         if math.isfinite(gradient.sum().item()):  # which it is not if one of them is not
             return gradient
+        gradient = gradient.masked_fill(self.scores == -torch.inf, 0)  # what is said about padding does not matter
         finite = gradient.isfinite().flatten(-self.structure.event_dims).all(-1)
         self.broken = ~finite if self.broken is None else self.broken | ~finite
         return gradient.masked_fill(self.structure.widen(~finite), 0)

@@ -121,8 +121,12 @@ class Polarity(Task):
         return Model(encoder, decoder, estimator, self.trees)
 
     def known(self) -> dict[str, Callable[[Any], Tensor]]:
-        """All words below the root; each word below the next; and a random tree.  Nobody knows the true ones."""
+        """All words below the root; each below the one before it; and a random tree.  Nobody knows the true ones."""
         return {"flat": flat, "chain": chain, "random": self._random}
+
+    def estimators(self) -> list[str]:
+        """Without a tree there is nothing to learn about it."""
+        return super().estimators() if self.decoder == "tree" else ["frozen"]
 
     def _random(self, batch: Batch) -> Tensor:
         return self.trees(batch).sample(torch.zeros_like(chain(batch)))
