@@ -13,7 +13,7 @@ from pullback.experiments.task import Told, batch_of
 from pullback.experiments.tasks import polarity, reviews
 from pullback.experiments.tasks.polarity import Polarity
 from pullback.experiments.tasks.rationales import Rationales, chosen
-from pullback.experiments.tasks.reviews import WordVectors, read_reviews
+from pullback.experiments.tasks.reviews import GloveOrTrained, read_reviews
 
 LINES = ["1\t0\ta good film", "0\t7\ta bad bad film", "1\t8\tgood", "0\t9\ta dull film of no use"]
 
@@ -52,7 +52,7 @@ def test_a_word_has_the_vector_of_glove_or_one_that_is_trained(tmp_path):
     vectors = numpy.arange(200, dtype="float16").reshape(2, 100) / 64
     found = read_reviews(write(tmp_path, words=["film", "good"], vectors=vectors), 9)
     torch.manual_seed(0)
-    module = WordVectors(found)
+    module = GloveOrTrained(found)
     words = ["film", "good", "bad", "a", "dull", "use"]
     vector = dict(zip(words, module(torch.tensor(found.vocabulary.numbers(words)))))
     assert torch.equal(vector["film"], torch.from_numpy(vectors[0]).float())

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from pullback.distributions._distribution import StructureDistribution, check_same
+from pullback.distributions.gibbs import Gibbs
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._results import Mixture
 from pullback.structures._structure import Structure
@@ -109,6 +110,14 @@ def _divergence(p: SparseMAPDistribution, q: StructureDistribution) -> Tensor:
     expected = torch.where(used, probabilities * log_q.masked_fill(~used, 0), 0).sum(-1)
     divergence = _expected_log(probabilities) - expected
     return divergence + (-divergence.detach()).clamp_min(0)  # a difference of sums may round below 0
+
+
+@register_kl(Gibbs, SparseMAPDistribution)  # type: ignore[untyped-decorator]
+def _divergence_from_gibbs(p: Gibbs, q: SparseMAPDistribution) -> Tensor:
+    raise TypeError(
+        "KL(Gibbs, SparseMAPDistribution) is infinite, since SparseMAP leaves most structures without probability; "
+        "expected the other order, kl_divergence(sparsemap, gibbs), which is finite."
+    )
 
 
 def _log(probabilities: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from pullback.experiments.files import DataFolder
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.modules import Biaffine, BiLSTM
 from pullback.experiments.task import Model, Picture, Split, Task, batch_of
-from pullback.experiments.tasks.reviews import SIZE, Batch, Reviews, WordVectors, judged, read_reviews, some_short
+from pullback.experiments.tasks.reviews import SIZE, Batch, GloveOrTrained, Reviews, judged, read_reviews, some_short
 
 CHUNK = 250  # examples that are evaluated at a time
 
@@ -27,7 +27,7 @@ class Encoder(nn.Module):
 
     def __init__(self, reviews: Reviews, hidden: int = 64) -> None:
         super().__init__()
-        self.words = WordVectors(reviews)
+        self.words = GloveOrTrained(reviews)
         self.lstm = BiLSTM(SIZE, hidden)
         self.arcs = Biaffine(2 * hidden)
 
@@ -42,7 +42,7 @@ class TreeDecoder(nn.Module):
     def __init__(self, reviews: Reviews, rounds: int, size: int = 64, dropout: float = 0.3) -> None:
         super().__init__()
         self.rounds = rounds
-        self.words = nn.Sequential(WordVectors(reviews), nn.Dropout(dropout), nn.Linear(SIZE, size))
+        self.words = nn.Sequential(GloveOrTrained(reviews), nn.Dropout(dropout), nn.Linear(SIZE, size))
         self.root = nn.Parameter(0.1 * torch.randn(size))
         self.message = nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, size))
         self.update = nn.Sequential(nn.Linear(2 * size, size), nn.ReLU(), nn.Linear(size, size))
@@ -64,7 +64,7 @@ class BiLSTMDecoder(nn.Module):
 
     def __init__(self, reviews: Reviews, hidden: int = 64, dropout: float = 0.3) -> None:
         super().__init__()
-        self.words = nn.Sequential(WordVectors(reviews), nn.Dropout(dropout))
+        self.words = nn.Sequential(GloveOrTrained(reviews), nn.Dropout(dropout))
         self.lstm = BiLSTM(SIZE, hidden)
         self.answer = nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2))
 

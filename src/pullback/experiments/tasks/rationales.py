@@ -17,7 +17,7 @@ from pullback.experiments.files import DataFolder
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.modules import BiLSTM
 from pullback.experiments.task import Model, Picture, Split, Task, batch_of
-from pullback.experiments.tasks.reviews import SIZE, Batch, Reviews, WordVectors, judged, read_reviews, some_short
+from pullback.experiments.tasks.reviews import SIZE, Batch, GloveOrTrained, Reviews, judged, read_reviews, some_short
 
 CHUNK = 250  # examples that are evaluated at a time
 
@@ -31,7 +31,7 @@ class Encoder(nn.Module):
     def __init__(self, reviews: Reviews, tags: bool, hidden: int = 64, bound: float = 8.0) -> None:
         super().__init__()
         self.tags, self.bound = tags, bound
-        self.words = WordVectors(reviews)
+        self.words = GloveOrTrained(reviews)
         self.lstm = BiLSTM(SIZE, hidden)
         self.score = nn.Linear(2 * hidden, 1)
 
@@ -46,7 +46,7 @@ class Decoder(nn.Module):
 
     def __init__(self, reviews: Reviews, size: int = 64, dropout: float = 0.3) -> None:
         super().__init__()
-        self.words = nn.Sequential(WordVectors(reviews), nn.Dropout(dropout), nn.Linear(SIZE, size), nn.ReLU())
+        self.words = nn.Sequential(GloveOrTrained(reviews), nn.Dropout(dropout), nn.Linear(SIZE, size), nn.ReLU())
         self.answer = nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, 2))
 
     def forward(self, batch: Batch, z: Tensor) -> tuple[Tensor, Tensor]:

@@ -79,7 +79,7 @@ class Reviews:
         return [self.vocabulary.words[number] for number in batch.tokens[index, : batch.lengths[index]].tolist()]
 
 
-class WordVectors(nn.Module):
+class GloveOrTrained(nn.Module):
     """Vectors of words (m, n, SIZE): GloVe's, which stay as they are, or trained ones for words it does not have."""
 
     glove: Tensor
