@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from pullback.distributions._distribution import StructureDistribution, check_same
-from pullback.distributions.gibbs import Gibbs
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._results import Mixture
 from pullback.structures._structure import Structure
@@ -99,6 +98,7 @@ class SparseMAPDistribution(StructureDistribution):
         return Mixture(away.square(), self.mixture.probabilities, self.mixture.size).mean()
 
 
+@register_kl(SparseMAPDistribution, SparseMAPDistribution)  # type: ignore[untyped-decorator]
 @register_kl(SparseMAPDistribution, StructureDistribution)  # type: ignore[untyped-decorator]
 def _divergence(p: SparseMAPDistribution, q: StructureDistribution) -> Tensor:
     """Σ p(z) (log p(z) − log q(z)) over the vertices that p mixes; +∞ where one of them has no probability in q."""
@@ -112,11 +112,11 @@ def _divergence(p: SparseMAPDistribution, q: StructureDistribution) -> Tensor:
     return divergence + (-divergence.detach()).clamp_min(0)  # a difference of sums may round below 0
 
 
-@register_kl(Gibbs, SparseMAPDistribution)  # type: ignore[untyped-decorator]
-def _divergence_from_gibbs(p: Gibbs, q: SparseMAPDistribution) -> Tensor:
+@register_kl(StructureDistribution, SparseMAPDistribution)  # type: ignore[untyped-decorator]
+def _divergence_to_a_mixture(p: StructureDistribution, q: SparseMAPDistribution) -> Tensor:
     raise TypeError(
-        "KL(Gibbs, SparseMAPDistribution) is infinite, since SparseMAP leaves most structures without probability; "
-        "expected the other order, kl_divergence(sparsemap, gibbs), which is finite."
+        f"KL({type(p).__name__}, SparseMAPDistribution) is infinite, since SparseMAP leaves most structures without "
+        "probability; expected the other order, with the SparseMAPDistribution first, which is finite."
     )
 
 
