@@ -2,20 +2,30 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 class BiLSTM(nn.Module):
-    """States of words (m, n, 2 · hidden) from their vectors (m, n, size) and lengths (m,); 0 beyond the end."""
+    """States of words (m, n, 2 · hidden) from their vectors (m, n, size) and lengths (m,); 0 beyond the end.
+
+    Backward means that sentences are turned around inside their lengths and read forward: twice as fast on a processor
+    as packed sequences, whose derivative writes zeros for the whole batch at every word.
+    """
 
     def __init__(self, size: int, hidden: int, layers: int = 1) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(size, hidden, layers, batch_first=True, bidirectional=True)
+        sizes = [size, *[2 * hidden] * (layers - 1)]
+        self.forwards = nn.ModuleList(nn.LSTM(size, hidden, batch_first=True) for size in sizes)
+        self.backwards = nn.ModuleList(nn.LSTM(size, hidden, batch_first=True) for size in sizes)
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        packed = pack_padded_sequence(vectors, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=vectors.shape[1])
-        return states
+        position = torch.arange(vectors.shape[1], device=vectors.device)
+        inside = position < lengths.unsqueeze(-1)  # (m, n)
+        turned = torch.where(inside, lengths.unsqueeze(-1) - 1 - position, position).unsqueeze(-1)
+        states = vectors
+        for onward, back in zip(self.forwards, self.backwards):
+            reversed_states, _ = back(states.take_along_dim(turned, 1))
+            states = torch.cat([onward(states)[0], reversed_states.take_along_dim(turned, 1)], -1)
+        return states * inside.unsqueeze(-1)
 
 
 class Biaffine(nn.Module):
