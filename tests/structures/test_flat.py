@@ -14,6 +14,7 @@ IS_FLAT = torch.tensor([True, False, False, False, True])
 KINDS = pytest.mark.parametrize(
     "kind", ["projective", "projective, one root", "constituency"], ids=lambda kind: kind.replace(",", "")
 )
+LIMITS = 1e-9, 1e-7  # of points and of gradients: where hundreds of vertices mix, their equations lose some digits
 
 
 def structure_of(kind, lengths=None, mask=None):
@@ -70,8 +71,18 @@ def test_the_chart_and_the_vertices_agree_and_so_do_their_derivatives(kind, monk
     structure, scores = structure_of(kind, LENGTHS), random_scores(kind)
     found = with_gradient(structure, scores)
     by_vertices(monkeypatch)
-    for given, wanted in zip(found, with_gradient(structure, scores)):
-        assert_close(given, wanted, atol=1e-9, rtol=0)
+    for given, wanted, limit in zip(found, with_gradient(structure, scores), LIMITS):
+        assert_close(given, wanted, atol=limit, rtol=0)
+
+
+@KINDS
+def test_the_derivative_of_a_flat_example_is_a_projection(kind):
+    structure, scores = structure_of(kind, LENGTHS), random_scores(kind).requires_grad_()
+    weights = torch.randn(scores.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    point = structure.sparsemap(scores)
+    (once,) = torch.autograd.grad(point, scores, weights, retain_graph=True)
+    (twice,) = torch.autograd.grad(point, scores, once)
+    assert_close(twice[IS_FLAT], once[IS_FLAT], atol=1e-9, rtol=0)
 
 
 @KINDS
@@ -79,8 +90,8 @@ def test_where_no_face_is_found_the_vertices_are_listed_after_all(kind, monkeypa
     structure, scores = structure_of(kind, LENGTHS), random_scores(kind)
     found = with_gradient(structure, scores)
     monkeypatch.setattr(Flat, "project", lambda self, scores, *_: np.zeros(len(scores), bool))
-    for given, wanted in zip(with_gradient(structure, scores), found):
-        assert_close(given, wanted, atol=1e-9, rtol=0)
+    for given, wanted, limit in zip(with_gradient(structure, scores), found, LIMITS):
+        assert_close(given, wanted, atol=limit, rtol=0)
 
 
 @KINDS
@@ -101,6 +112,5 @@ def test_what_a_mask_forbids_is_zero_also_in_flat_points(kind, monkeypatch):
     point, gradient = with_gradient(structure, scores)
     assert not point[~mask].any() and not gradient[~mask].any()
     by_vertices(monkeypatch)
-    expected, slope = with_gradient(structure, scores)
-    assert_close(point, expected, atol=1e-9, rtol=0)
-    assert_close(gradient, slope, atol=1e-8, rtol=0)
+    for given, wanted, limit in zip((point, gradient), with_gradient(structure, scores), LIMITS):
+        assert_close(given, wanted, atol=limit, rtol=0)
