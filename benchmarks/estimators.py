@@ -50,64 +50,80 @@ def ste() -> Iterator[Figure]:
 
 @case("estimators.overhead")
 def overhead() -> Iterator[Figure]:
-    """What `loss` and its backward add to the bare calls of the structure and to the decoder, 16 × 10 words."""
+    """What `loss` and its backward add to the same step written by hand, 16 × 10 words.
+
+    By hand: the bare calls of the structure and of the decoder, in the order in which a training step makes them.
+    """
     generator = torch.Generator().manual_seed(0)
     trees = pb.DependencyTree(torch.full((BATCH,), WORDS))
     scores = torch.randn(BATCH, WORDS + 1, WORDS + 1, generator=generator).requires_grad_()
     weight = torch.randn(WORDS + 1, WORDS + 1, generator=generator)
-    z, direction = trees.argmax(scores), weight.expand(scores.shape)  # the gradient that the decoder sends
 
     def decode(point: torch.Tensor) -> torch.Tensor:
         return (point * weight).sum((-1, -2))
 
-    def decoder_alone() -> None:
-        scores.grad = None
-        decode(scores).sum().backward()
+    def latent_gradient(point: torch.Tensor) -> torch.Tensor:
+        point.requires_grad_()
+        decode(point).sum().backward()
+        assert point.grad is not None
+        return point.grad
 
-    def pulled_back(find: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], None]:
-        def both() -> None:
-            trees.argmax(scores)
-            find(z - direction)
+    def straight_through() -> None:
+        scores.grad = latent_gradient(trees.argmax(scores.detach()))
 
-        return both
+    def projected() -> None:
+        z = trees.argmax(scores.detach())
+        gradient = latent_gradient(z)
+        with torch.no_grad():
+            scores.grad = z - trees.project(z - gradient)
 
-    def through(relax: Callable[[torch.Tensor], torch.Tensor], *, discrete: bool = False) -> Callable[[], None]:
+    def relaxed(relax: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], None]:
         def there_and_back() -> None:
             scores.grad = None
-            if discrete:
-                trees.argmax(scores)
-            relax(scores).backward(direction)
+            decode(relax(scores)).sum().backward()
 
         return there_and_back
 
-    parts = {
-        "ste": lambda: trees.argmax(scores),
-        "spigot": pulled_back(trees.project),
-        "structured_attention": through(trees.marginals),
-        "sparsemap": through(trees.sparsemap),
-        "ste_marginals": through(trees.marginals, discrete=True),
-        "ste_sparsemap": through(trees.sparsemap, discrete=True),
+    def discrete(relax: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], None]:
+        def there_and_back() -> None:
+            scores.grad = None
+            relaxed_point = relax(scores)
+            relaxed_point.backward(latent_gradient(trees.argmax(scores.detach())))
+
+        return there_and_back
+
+    by_hand = {
+        "ste": straight_through,
+        "spigot": projected,
+        "structured_attention": relaxed(trees.marginals),
+        "sparsemap": relaxed(trees.sparsemap),
+        "ste_marginals": discrete(trees.marginals),
+        "ste_sparsemap": discrete(trees.sparsemap),
     }
-    for name, bare in parts.items():
+    for name, bare in by_hand.items():
         estimator = pb.get_estimator(name)
 
         def step(estimator: pb.Estimator = estimator) -> None:
             scores.grad = None
             estimator.loss(trees, scores, decode).sum().backward()
 
-        times = take_turns({OURS: step, "parts": bare, "decoder alone": decoder_alone})
-        added = times.median(OURS) - times.median("parts") - times.median("decoder alone")
-        yield Figure(f"{name}, beside its parts", added, "s", at_most=150e-6, times={OURS: added})
+        times = take_turns({OURS: step, "by hand": bare})
+        added = times.median(OURS) - times.median("by hand")
+        yield Figure(f"{name}, beside the same by hand", added, "s", at_most=150e-6, times={OURS: added})
 
 
 @case("estimators.samples")
 def samples() -> Iterator[Figure]:
-    """Sixteen samples in one call, against one call on scores that are stacked sixteen times, 16 × 10 words."""
+    """Sixteen samples in one call, against one call on scores that are stacked sixteen times, 16 × 10 words.
+
+    Methods that add noise to the scores are beside a call on stacked scores that adds as much.
+    """
     generator = torch.Generator().manual_seed(0)
     trees, count = pb.DependencyTree(torch.full((BATCH,), WORDS)), 16
     scores = torch.randn(BATCH, WORDS + 1, WORDS + 1, generator=generator).requires_grad_()
     stacked = scores.detach().repeat(count, 1, 1, 1).requires_grad_()
     weight = torch.randn(WORDS + 1, WORDS + 1, generator=generator)
+    noise = pb.Gumbel()
 
     def decode(point: torch.Tensor) -> torch.Tensor:
         return (point * weight).sum((-1, -2))
@@ -115,19 +131,37 @@ def samples() -> Iterator[Figure]:
     def decode_each(points: torch.Tensor) -> torch.Tensor:
         return torch.stack([decode(point) for point in points])
 
-    def step(estimator: pb.Estimator, given: torch.Tensor, decoder: Callable[..., torch.Tensor]) -> Callable[[], None]:
+    def several(estimator: pb.Estimator) -> Callable[[], None]:
         def run() -> None:
-            given.grad = None
-            estimator.loss(trees, given, decoder).sum().backward()
+            scores.grad = None
+            estimator.loss(trees, scores, decode).sum().backward()
 
         return run
 
-    for name, several, one in (
-        ("perturb and MAP", pb.perturb_and_map(samples=count), pb.ste_marginals()),
-        ("reinforce", pb.reinforce(count), pb.reinforce()),
-    ):
-        contenders = {OURS: step(several, scores, decode), "one stacked call": step(one, stacked, decode_each)}
-        times = take_turns(contenders)
+    def one(estimator: pb.Estimator, *, noisy: bool) -> Callable[[], None]:
+        def run() -> None:
+            stacked.grad = None
+            given = stacked + noise.draw(trees, stacked) if noisy else stacked
+            estimator.loss(trees, given, decode_each).sum().backward()
+
+        return run
+
+    def smoothed() -> None:
+        """The argmax of noisy scores, its mean, and the covariance of both with the decoder's gradient."""
+        drawn = noise.draw(trees, stacked)
+        vertices = trees.argmax(stacked.detach() + drawn)
+        point = vertices.mean(0).requires_grad_()
+        decode(point).sum().backward()
+        product = ((vertices - vertices.mean(0)) * point.grad).sum((-1, -2), keepdim=True)
+        scores.grad = (product * noise.slope(drawn)).mean(0)
+
+    pairs = {
+        "perturbed": (several(pb.perturbed(noise=noise, samples=count)), smoothed),
+        "perturb_and_map": (several(pb.perturb_and_map(samples=count)), one(pb.ste_marginals(), noisy=True)),
+        "reinforce": (several(pb.reinforce(count)), one(pb.reinforce(), noisy=False)),
+    }
+    for name, (ours, theirs) in pairs.items():
+        times = take_turns({OURS: ours, "one stacked call": theirs})
         yield slower_than(times, "one stacked call", at_most=1.3, size=f"{name}, {count} samples")
 
 

@@ -196,7 +196,7 @@ class Descent(Pullback):
         return isinstance(self.step_size, StepSize) and self.step_size.rescale
 
     def pull(self, structure: Structure, start: Iterate, downstream: Downstream) -> Pulled:
-        forbidden = None if start.scores is None else start.scores == -torch.inf
+        forbidden = None if start.scores is None else start.scores.isneginf()
         iterate = start
         total: float | Tensor = 0.0
         for step in range(self.steps):

@@ -288,7 +288,7 @@ def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None
 def _straight_through(structure: Structure, scores: Tensor, gradient: Tensor, factor: float) -> Tensor:
     """A gradient of the decoder times a number, 0 at parts that may not be used."""
     seen = structure.count_once(structure.gradient_of_parts(gradient))
-    answer = seen.masked_fill(structure.forbid(scores.to(seen.dtype)) == -torch.inf, 0)
+    answer = seen.masked_fill(structure.forbid(scores.to(seen.dtype)).isneginf(), 0)
     return answer if factor == 1 else answer * factor
 
 
