@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -52,51 +53,47 @@ def ste() -> Iterator[Figure]:
 def overhead() -> Iterator[Figure]:
     """What `loss` and its backward add to the same step written by hand, 16 × 10 words.
 
-    By hand: the bare calls of the structure and of the decoder, in the order in which a training step makes them.
+    By hand: the bare calls of the structure in a `torch.autograd.Function`, or the usual detached difference.
     """
     generator = torch.Generator().manual_seed(0)
     trees = pb.DependencyTree(torch.full((BATCH,), WORDS))
     scores = torch.randn(BATCH, WORDS + 1, WORDS + 1, generator=generator).requires_grad_()
     weight = torch.randn(WORDS + 1, WORDS + 1, generator=generator)
 
+    class Projected(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, scores: torch.Tensor) -> torch.Tensor:
+            z: torch.Tensor = trees.argmax(scores.detach())
+            ctx.save_for_backward(z)
+            return z.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            (z,) = ctx.saved_tensors
+            return z - trees.project(z - gradient)
+
     def decode(point: torch.Tensor) -> torch.Tensor:
         return (point * weight).sum((-1, -2))
 
-    def latent_gradient(point: torch.Tensor) -> torch.Tensor:
-        point.requires_grad_()
-        decode(point).sum().backward()
-        assert point.grad is not None
-        return point.grad
-
-    def straight_through() -> None:
-        scores.grad = latent_gradient(trees.argmax(scores.detach()))
-
-    def projected() -> None:
-        z = trees.argmax(scores.detach())
-        gradient = latent_gradient(z)
-        with torch.no_grad():
-            scores.grad = z - trees.project(z - gradient)
-
-    def relaxed(relax: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], None]:
-        def there_and_back() -> None:
+    def trained(latent: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], None]:
+        def step() -> None:
             scores.grad = None
-            decode(relax(scores)).sum().backward()
+            decode(latent(scores)).sum().backward()
 
-        return there_and_back
+        return step
 
     def discrete(relax: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], None]:
-        def there_and_back() -> None:
-            scores.grad = None
-            relaxed_point = relax(scores)
-            relaxed_point.backward(latent_gradient(trees.argmax(scores.detach())))
+        def latent(scores: torch.Tensor) -> torch.Tensor:
+            relaxed = relax(scores)
+            return relaxed + (trees.argmax(scores.detach()) - relaxed).detach()
 
-        return there_and_back
+        return trained(latent)
 
     by_hand = {
-        "ste": straight_through,
-        "spigot": projected,
-        "structured_attention": relaxed(trees.marginals),
-        "sparsemap": relaxed(trees.sparsemap),
+        "ste": discrete(lambda scores: scores),
+        "spigot": trained(Projected.apply),
+        "structured_attention": trained(trees.marginals),
+        "sparsemap": trained(trees.sparsemap),
         "ste_marginals": discrete(trees.marginals),
         "ste_sparsemap": discrete(trees.sparsemap),
     }

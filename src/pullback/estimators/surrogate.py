@@ -277,12 +277,21 @@ def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None
         answer = _straight_through(call.structure, scores, gradient, call.surrogate._factor)
         if math.isfinite(answer.sum().item()):  # else an example is broken, perhaps one of weight 0
             return answer
+    if gradient is not None and _is_a_plain_sum(weight):  # nothing to divide out
+        return _Label(call, scores, point, gradient).gradient()
     weight = call.structure.widen(weight if gradient is None else weight.to(gradient.dtype))
     label = _Label(call, scores, point, None if gradient is None else gradient / weight)
     answer = label.gradient() * weight
     if gradient is not None and label.broken is None:  # then no weight is 0, or the quotient would not be finite
         return answer
     return answer.masked_fill(weight == 0, 0)  # where it is 0, the loss may be NaN
+
+
+def _is_a_plain_sum(weight: Tensor) -> bool:
+    """Whether every loss has the weight 1 because the losses were added up: autograd then repeats a single number."""
+    return (
+        weight.dim() > 0 and weight.numel() > 0 and not any(weight.stride()) and weight[(0,) * weight.dim()].item() == 1
+    )
 
 
 def _straight_through(structure: Structure, scores: Tensor, gradient: Tensor, factor: float) -> Tensor:
