@@ -2,7 +2,9 @@
 
 import io
 import json
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ import torch
 import pullback as pb
 from pullback.experiments import arguments, cli, demo, records
 from pullback.experiments.cli import main
+from pullback.experiments.sweep import cells, split_rows
 from pullback.experiments.training import train
 from small_runs import SETUPS, TASKS, clusters
 
@@ -106,6 +109,24 @@ def test_the_command_of_a_run_is_that_run():
     command, name = arguments.parse_of_task(arguments.RunCommand, "run", words[2:])
     assert name == "clusters" and command.set == ("step_size=0.1",)
     assert command.run.with_option("step_size", 0.1) == run
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text("utf-8")
+COMMANDS = [
+    line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE) for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.split()[1] in ("run", "sweep", "compare")])
+def test_a_command_of_the_docs_can_be_given(line):
+    _, command, *words = shlex.split(line)
+    kind = {"run": arguments.RunCommand, "sweep": arguments.SweepCommand, "compare": arguments.CompareCommand}[command]
+    given, _ = arguments.parse_of_task(kind, command, words)
+    if command == "run":
+        assert cells(given.run, [given.run.estimator], 1, given.set)
+    else:
+        rows = given.run.task.estimators() if given.estimators == "all" else split_rows(given.estimators)
+        assert cells(given.run, rows, 1, getattr(given, "set", ()))
 
 
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(capsys, tmp_path, monkeypatch):
