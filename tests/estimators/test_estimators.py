@@ -826,6 +826,13 @@ def test_lower_precision_scores_train_too(name, dtype):
     assert_close(gradient.double(), exact, atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.parametrize("name", pb.CATALOG)
+def test_a_named_estimator_says_what_it_computes_costs_and_needs(name):
+    said = pb.CATALOG[name].make.__doc__
+    assert "gradient = " in said or "Σ p(z) L(z)" in said
+    assert "Costs " in said and "Needs " in said
+
+
 # No gradient where nothing is shared, or from vertices that are not in the list.
 SPARSE = ("sparsemap", "entmax", "ste_sparsemap", "sparse_marginalization", "topk_expectation", "frozen")
 

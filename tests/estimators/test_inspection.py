@@ -93,6 +93,7 @@ def test_steps_of_very_different_reach_are_named():
 def test_a_relative_step_is_as_long_as_it_says():
     found = pb.spigot(pb.Relative(0.2)).inspect(pb.Categorical(), scores(), downstream)
     assert_close(found.label.reach, torch.full((8,), 0.2, dtype=torch.float64))
+    assert found.advice == ""  # Relative() is not what is missing
 
 
 def test_many_variables_are_inspected_without_combining_what_each_mixes():

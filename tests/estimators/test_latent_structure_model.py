@@ -89,3 +89,15 @@ def test_the_structure_may_depend_on_the_batch_and_the_criterion_is_free():
 def test_the_model_is_an_ordinary_module():
     model = model_of(pb.spigot())
     assert set(model.state_dict()) == {"encoder.weight", "encoder.bias", "decoder.layer.weight", "decoder.layer.bias"}
+
+
+def test_a_test_point_that_is_made_of_modules_is_saved_with_the_model():
+    smooth = pb.PerturbedMaximum(pb.Normal(nn.Parameter(torch.tensor(0.5))))
+    point = pb.Surrogate(smooth, pb.Given(), forward=smooth)
+    names = set(model_of(pb.spigot(), test_point=point).state_dict()) - set(model_of(pb.spigot()).state_dict())
+    assert names and all(name.startswith("test_point") and name.endswith("noise.scale") for name in names)
+
+
+def test_an_estimator_that_was_not_made_is_refused():
+    with pytest.raises(TypeError, match=r"estimator is <function spigot.*; expected an Estimator such as spigot"):
+        model_of(pb.spigot)

@@ -60,6 +60,27 @@ def test_steps_are_counted_in_integers(steps):
 
 
 @pytest.mark.parametrize(
+    ("make", "answer"),
+    [
+        (lambda: pb.Surrogate(pb.Entropy, pb.Projected()), "prediction is .*; expected a Regularizer such as Entropy"),
+        (lambda: pb.Surrogate(pb.Projected(), pb.Entropy()), "prediction is Projected.*; expected a Regularizer"),
+        (lambda: pb.Surrogate(pb.Entropy(), 0.1), "descent is 0.1; expected a Pullback such as Projected"),
+        (lambda: pb.Surrogate(pb.Entropy(), pb.Projected(), forward="sample"), "forward is 'sample'; expected a Pred"),
+        (lambda: pb.Relaxation("entropy"), "regularizer is 'entropy'; expected a Regularizer such as Entropy"),
+        (lambda: pb.Normalized(pb.ste), "inner is <function ste.*; expected an Estimator such as ste"),
+        (lambda: pb.Symmetric(0.1), "descent is 0.1; expected a Pullback such as Projected"),
+    ],
+)
+def test_a_part_of_the_wrong_kind_is_refused_when_it_is_given(make, answer):
+    with pytest.raises(TypeError, match=answer):
+        make()
+
+
+def test_a_regularizer_that_is_a_module_is_shown_once():
+    assert str(pb.perturbed()).count("PerturbedMaximum") == 1
+
+
+@pytest.mark.parametrize(
     "make",
     [
         pb.structured_attention,

@@ -1,13 +1,18 @@
 """The command line: what it trains, what it prints, and how it answers mistakes."""
 
+import io
 import json
+import re
 import shlex
+from pathlib import Path
 
 import pytest
+import torch
 
 import pullback as pb
 from pullback.experiments import arguments, cli, demo, records
 from pullback.experiments.cli import main
+from pullback.experiments.sweep import cells, split_rows
 from pullback.experiments.training import train
 from small_runs import SETUPS, TASKS, clusters
 
@@ -36,23 +41,45 @@ def fails(capsys, *arguments):
         ("run clusters --steps", "Missing value for argument '--steps'"),
         ("run clusters --algorithm adan", "invalid choice 'adan'"),
         ("run clusters --learning-rate -1", "learning_rate is -1.0; expected a number > 0"),
-        ("run clusters --set step_size=-1", "step_size is -1; expected a finite number ≥ 0"),
+        ("run clusters --set step_size=-1", "pullback: spigot: step_size is -1; expected a finite number ≥ 0"),
         ("run clusters --set stepsize=1", "did you mean 'step_size'?"),
         ("run clusters --set step_size=1,2", "`pullback sweep` trains one model for each"),
         ("run clusters --clusters 0", "clusters is 0"),
+        ("run subset --instances 0", "instances is 0"),
         ("run listops --data nowhere --estimator gold", "nowhere/listops/test_d20a.tsv is not there"),
         ("sweep clusters --estimators ste --seeds 0", "seeds is 0"),
         ("sweep clusters --estimators ste --set temperature=1", "'temperature' is not known"),
         ("sweep clusters --engine rayy", "invalid choice 'rayy'"),
         ("report nowhere", "nowhere is not a folder"),
         ("tasks all", "it has no options"),
+        ("sweep clusters --estimators ste --workers 0", "workers is 0"),
+        ("demo --workers 0", "workers is 0"),
         ("compare clusters --estimators spigott", "did you mean 'spigot'?"),
+        ("compare clusters --examples 0", "examples is 0"),
+        ("compare clusters --draws 0", "draws is 0"),
+        ("compare clusters --samples -1", "samples is -1"),
+        ("compare digits", "Matching, has no partition function"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, answer, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert answer in fails(capsys, *arguments.split())
     assert not list(tmp_path.rglob("records.jsonl"))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_a_mistake_has_no_box_around_it(encoding, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    assert fails(capsys, "run", "clusters", "--step", "3") == (
+        "pullback: run clusters: Unrecognized options: --step, 3 Perhaps you meant: --steps INT how many times the "
+        "parameters are updated. (default: 1000)"
+    )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_a_mistake(capsys, tmp_path):
+    words = ["run", "clusters", *QUICK, "--accelerator", "gpu", "--out", str(tmp_path)]
+    assert "--accelerator gpu cannot be used here" in fails(capsys, *words)
 
 
 def test_help_explains_every_option(capsys):
@@ -82,6 +109,24 @@ def test_the_command_of_a_run_is_that_run():
     command, name = arguments.parse_of_task(arguments.RunCommand, "run", words[2:])
     assert name == "clusters" and command.set == ("step_size=0.1",)
     assert command.run.with_option("step_size", 0.1) == run
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text("utf-8")
+COMMANDS = [
+    line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE) for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.split()[1] in ("run", "sweep", "compare")])
+def test_a_command_of_the_docs_can_be_given(line):
+    _, command, *words = shlex.split(line)
+    kind = {"run": arguments.RunCommand, "sweep": arguments.SweepCommand, "compare": arguments.CompareCommand}[command]
+    given, _ = arguments.parse_of_task(kind, command, words)
+    if command == "run":
+        assert cells(given.run, [given.run.estimator], 1, given.set)
+    else:
+        rows = given.run.task.estimators() if given.estimators == "all" else split_rows(given.estimators)
+        assert cells(given.run, rows, 1, getattr(given, "set", ()))
 
 
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(capsys, tmp_path, monkeypatch):
@@ -126,6 +171,12 @@ def test_gradients_of_a_task_are_compared(capsys):
     main([*words, "ste,minimum_risk,spigot(step_size=0.5)", "--examples", "4", "--draws", "3"])
     printed = capsys.readouterr().out
     assert "minimum_risk" in printed and "cosine" in printed and "spigot(step_size=0.5)" in printed
+
+
+def test_a_row_of_a_comparison_is_one_line_however_long_it_is(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    main(["compare", "subset", "--estimators", "ste,spigot", "--examples", "2", "--draws", "2"])
+    assert len(capsys.readouterr().out.splitlines()) == 4  # names of columns, two rows, and how it was compared
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ def test_what_cannot_be_compared_is_refused_in_words():
         pb.compare_gradients(pb.Matching(), torch.zeros(2, 3, 3), lambda z: z.sum((-1, -2)), ["ste"])
     with pytest.raises(TypeError, match=re.escape("estimators is 'ste'; expected a list of names or a dictionary")):
         pb.compare_gradients(pb.Subset(3), scores(), downstream, "ste")
+    with pytest.raises(TypeError, match="estimators has a Surrogate in it; expected a list of names, or a dictionary"):
+        pb.compare_gradients(pb.Subset(3), scores(), downstream, [pb.ste()])
     with pytest.raises(ValueError, match="'spigot' perhaps"):
         pb.compare_gradients(pb.Subset(3), scores(), downstream, ["spigott"])
 

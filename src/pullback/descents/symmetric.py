@@ -20,6 +20,8 @@ class Symmetric(Pullback):
     descent: Pullback
 
     def __post_init__(self) -> None:
+        if not isinstance(self.descent, Pullback):
+            raise TypeError(f"Symmetric: descent is {self.descent!r}; expected a Pullback such as Projected().")
         if self.descent.evaluations != 1 or not self.descent.uses_gradient_at_start:
             raise ValueError(f"Symmetric: descent is {self.descent}; expected one step, without backtracking.")
 

@@ -27,6 +27,7 @@ class Label:
     what it cannot see (`Structure.visible`).  None for a label that is not reached by steps.
     elsewhere: whether the label rounds to another structure than its start.
     stuck: whether no structure is better than the start to first order: then no step size helps.  None without steps.
+    rescaled: whether the gradient is divided by the steps, which then may be as small as they like.
     """
 
     target: Tensor
@@ -35,6 +36,7 @@ class Label:
     reach: Tensor | None
     elsewhere: Tensor
     stuck: Tensor | None
+    rescaled: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,7 @@ class Inspection:
                 "elsewhere": label.elsewhere.double().mean(),
             }
             if label.reach is not None and label.reach.numel():
-                low, high = torch.quantile(label.reach.double(), torch.tensor([0.1, 0.9], dtype=torch.float64))
-                found |= {"reach_p10": low, "reach_p90": high}
+                found["reach_p10"], found["reach_p90"] = _tenths(label.reach)
             if label.stuck is not None:
                 found["stuck"] = label.stuck.double().mean()
         return {name: float(number) for name, number in found.items()}
@@ -108,16 +109,16 @@ class Inspection:
                 f"{numbers['stuck']:.0%} of the examples are at a structure that no neighbor improves: no step size "
                 "helps there; add noise, or start from marginals."
             )
-        moving = label.reach[label.reach > 0].double()
+        moving = label.reach[label.reach > 0]
         if moving.numel() == 0:
             return "The downstream loss asks for nothing: its gradient is zero in every example."
-        low, high = torch.quantile(moving, torch.tensor([0.1, 0.9], dtype=torch.float64)).tolist()
+        low, high = _tenths(moving).tolist()
         if numbers["elsewhere"] > _MOST or (self._easy_by_hard() > _EASY_AS_HARD and numbers["elsewhere"] > 0):
             return (
                 f"The step is large: {numbers['elsewhere']:.0%} of the labels are other structures, whatever the loss "
                 "of the example; try a smaller one, or Relative()."
             )
-        if high < _LINEAR:
+        if high < _LINEAR and not label.rescaled:
             return (
                 f"The step is small: it moves no part by more than {high:.2g} (a structure is 1 away), so that its "
                 "size only scales the encoder's gradient; Relative() says so openly."
@@ -148,6 +149,11 @@ class Inspection:
         return "\n".join([*lines, *filter(None, [self.advice])])
 
 
+def _tenths(numbers: Tensor) -> Tensor:
+    """What a tenth of the numbers is below, and what a tenth is above."""
+    return torch.quantile(numbers.double(), torch.tensor([0.1, 0.9], dtype=torch.float64, device=numbers.device))
+
+
 def inspect_label(
     structure: Structure, scores: Tensor, pulled: Pulled, losses: Tensor, gradient: Tensor | None
 ) -> Label:
@@ -170,6 +176,7 @@ def inspect_label(
         reach=reach,
         elsewhere=(before != after).flatten(-dims).any(-1),
         stuck=stuck,
+        rescaled=pulled.rescale,
     )
 
 

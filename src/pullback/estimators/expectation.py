@@ -190,8 +190,11 @@ def minimum_risk(temperature: Number = 1.0) -> Expectation:
     """Minimum-risk training: the exact expected loss, by enumeration.
 
     Σ p(z) L(z) over all vertices, p(z) ∝ exp⟨s / T, z⟩;  gradient = J ℓ: the Jacobian of the probabilities times the
-    vector of losses.  Costs one evaluation per vertex.  What every other method of this kind estimates: use it where
-    vertices are few.  Reference: Smith and Eisner (2006); Stoyanov et al. (2011).
+    vector of losses.
+
+    Costs one evaluation per vertex.  Needs a partition function and a list of vertices; the loss may be a black box.
+    What every other method of this kind estimates: use it where vertices are few.
+    Reference: Smith and Eisner (2006); Stoyanov et al. (2011).
     """
     return Expectation(AllVertices(), temperature)
 
@@ -199,8 +202,11 @@ def minimum_risk(temperature: Number = 1.0) -> Expectation:
 def sparse_marginalization(temperature: Number = 1.0) -> Expectation:
     """Sparse marginalization: the expected loss under the SparseMAP distribution.
 
-    Σ p(z) L(z) over the few z that sparsemap(s / T) mixes, differentiated through p.  Costs as many evaluations as the
-    largest support in the batch: many while scores are flat, about one when they are peaked.
+    Σ p(z) L(z) over the few z that sparsemap(s / T) mixes, differentiated through p.
+
+    Costs one projection, and as many evaluations as the largest support in the batch: many while scores are flat, about
+    one when they are peaked.  Needs an argmax alone; the loss may be a black box.  Exact for its own
+    distribution, where others sample.
     Reference: Correia, Niculae, Aziz and Martins (2020).
     """
     return Expectation(SparseSupport(), temperature)
@@ -209,8 +215,10 @@ def sparse_marginalization(temperature: Number = 1.0) -> Expectation:
 def topk_expectation(k: int = 4, temperature: Number = 1.0) -> Expectation:
     """Top-k expectation: the expected loss under the Gibbs distribution of the `k` best structures alone.
 
-    Σ p(z) L(z) over the k best z, p(z) ∝ exp⟨s / T, z⟩ and summing to 1 over them.  Costs k evaluations, and needs no
-    partition function.  No noise, but blind to the rest: for scores that leave most of the probability to few.
+    Σ p(z) L(z) over the k best z, p(z) ∝ exp⟨s / T, z⟩ and summing to 1 over them.
+
+    Costs k evaluations and one call of `topk`.  Needs `topk` alone; the loss may be a black box.  No noise, but blind
+    to the rest: for scores that leave most of the probability to few.
     """
     return Expectation(BestVertices(k), temperature)
 
@@ -219,8 +227,10 @@ def sum_and_sample(k: int = 3, temperature: Number = 1.0, *, generator: torch.Ge
     """Sum and sample: the expected loss over the `k` best structures exactly, and over the rest by one draw.
 
     Σ p(z) L(z) over the k best z, plus P L(z̃), z̃ ~ p(z | not one of the best), where P is the probability that they
-    leave over;  p(z) ∝ exp⟨s / T, z⟩.  Unbiased, with a variance that vanishes as the k best take all.  Costs k + 1
-    evaluations, one call of `topk` and 16 samples.
+    leave over;  p(z) ∝ exp⟨s / T, z⟩.  Unbiased, with a variance that vanishes as the k best take all.
+
+    Costs k + 1 evaluations, one call of `topk` and 16 samples.  Needs a partition function and `topk`; the loss may be
+    a black box.  For scores that leave most of the probability to few structures, and not all of it.
     Reference: Liu, Regier, Tripuraneni, Jordan and McAuliffe (2019).
     """
     return Expectation(SumAndSample(k, generator), temperature)

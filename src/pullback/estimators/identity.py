@@ -22,6 +22,8 @@ class Normalized(nn.Module, Estimator):
 
     def __init__(self, inner: Estimator) -> None:
         super().__init__()
+        if not isinstance(inner, Estimator):
+            raise TypeError(f"Normalized: inner is {inner!r}; expected an Estimator such as ste().")
         self.inner = inner
         hold_modules(self, inner)
 

@@ -35,14 +35,20 @@ class LatentStructureModel(nn.Module):
         decoder: Callable[[Any, Tensor], Any],
         estimator: Estimator,
         structure: Structure | Callable[[Any], Structure],
-        criterion: Callable[[Any, Any], Tensor] = _cross_entropies,
+        criterion: Callable[[Any, Any], Tensor] | None = None,
         test_point: Regularizer | Estimator | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(estimator, Estimator):
+            raise TypeError(
+                f"LatentStructureModel: estimator is {estimator!r}; expected an Estimator such as spigot()."
+            )
         self.encoder, self.decoder, self.estimator = encoder, decoder, estimator
-        self.structure, self.criterion = structure, criterion
+        self.structure, self.criterion = structure, criterion or _cross_entropies
         self.test_point = test_point or Unregularized()
         hold_modules(self, estimator, "estimator")
+        if isinstance(self.test_point, Estimator) and self.test_point is not estimator:
+            hold_modules(self, self.test_point, "test_point")
 
     def structure_of(self, x: Any) -> Structure:
         """The structure of the batch `x`."""

@@ -28,6 +28,8 @@ class Relaxation(nn.Module, Estimator):
         self, regularizer: Regularizer, temperature: Number = 1.0, decodes_from: Prediction | None = None
     ) -> None:
         super().__init__()
+        if not isinstance(regularizer, Regularizer):
+            raise TypeError(f"Relaxation: regularizer is {regularizer!r}; expected a Regularizer such as Entropy().")
         check_number("Relaxation: temperature", temperature, above=True)
         self.regularizer, self.temperature, self.decodes_from = regularizer, temperature, decodes_from
 
@@ -46,13 +48,17 @@ class Relaxation(nn.Module, Estimator):
         return self.decodes_from.predict(structure, scores.detach()) + (relaxed - relaxed.detach())
 
     def extra_repr(self) -> str:
-        return f"{self.regularizer}, temperature={self.temperature}, decodes_from={self.decodes_from}"
+        shown = "" if isinstance(self.regularizer, nn.Module) else f"{self.regularizer}, "
+        return f"{shown}temperature={self.temperature}, decodes_from={self.decodes_from}"
 
 
 def structured_attention(temperature: Number = 1.0) -> Relaxation:
     """Structured attention: decode from the marginals (softmax when flat).
 
-    μ = marginals(s / T),  gradient = Cov(z) ∇L(μ) / T.  Reference: Kim et al. (2017).
+    μ = marginals(s / T),  gradient = Cov(z) ∇L(μ) / T.
+
+    Costs one evaluation and one call of marginals.  Needs a partition function, and a decoder that accepts mixtures of
+    all structures.  The smooth baseline.  Reference: Kim et al. (2017).
     """
     return Relaxation(Entropy(), temperature)
 
@@ -61,6 +67,9 @@ def sparsemap(temperature: Number = 1.0) -> Relaxation:
     """SparseMAP: decode from the nearest point of the polytope (sparsemax when flat).
 
     μ = argmin ½‖μ − s / T‖²,  gradient = J ∇L(μ) / T, J the projection onto μ's face.
+
+    Costs one evaluation and one projection.  Needs an argmax alone, and a decoder that accepts mixtures, of few
+    structures here.  The relaxation for structures without a partition function, and for choices that become sharp.
     Reference: Niculae et al. (2018).
     """
     return Relaxation(SquaredNorm(), temperature)
@@ -69,7 +78,10 @@ def sparsemap(temperature: Number = 1.0) -> Relaxation:
 def entmax(alpha: Number = 1.5, temperature: Number = 1.0) -> Relaxation:
     """α-entmax, between softmax (α = 1) and sparsemax (α = 2); categorical choices only.
 
-    p = argmax ⟨s / T, p⟩ + H_α(p).  Reference: Peters, Niculae and Martins (2019).
+    p = argmax ⟨s / T, p⟩ + H_α(p),  gradient = J ∇L(p) / T.
+
+    Costs one evaluation and one entmax.  Needs unit vectors (`Categorical`, and `Independent` of it), and a decoder
+    that accepts mixtures; α says how sparse they are.  Reference: Peters, Niculae and Martins (2019).
     """
     return Relaxation(Tsallis(alpha), temperature)
 
@@ -78,6 +90,9 @@ def ste_marginals(temperature: Number = 1.0) -> Relaxation:
     """Straight-through with the full Jacobian of the marginals.
 
     Decodes from argmax(s),  gradient = Cov(z) ∇L(argmax(s)) / T.
+
+    Costs one evaluation, one argmax and one call of marginals.  Needs a partition function.  For decoders that must
+    see one structure; unlike `ste`, it knows how parts depend on each other.
     """
     return Relaxation(Entropy(), temperature, decodes_from=Unregularized())
 
@@ -86,6 +101,9 @@ def ste_sparsemap(temperature: Number = 1.0) -> Relaxation:
     """Straight-through with the full Jacobian of SparseMAP.
 
     Decodes from argmax(s),  gradient = J ∇L(argmax(s)) / T, J the projection onto the face of sparsemap(s / T).
+
+    Costs one evaluation, one argmax and one projection.  Needs an argmax alone.  Like `ste_marginals` without a
+    partition function; zero wherever sparsemap(s / T) is a single structure, which a higher T makes rarer.
     """
     return Relaxation(SquaredNorm(), temperature, decodes_from=Unregularized())
 

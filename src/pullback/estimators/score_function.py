@@ -280,7 +280,9 @@ def reinforce(
     partition function.
     temperature, entropy: T, and the strength β of a bonus −β H(p), which keeps p from becoming certain too early.
 
-    Unbiased, also where the loss is a black box.  Costs `samples` evaluations, drawn and scored as one batch.
+    Costs `samples` evaluations, drawn and scored as one batch; one more with "self_critical".  Needs a partition
+    function, or an argmax alone under "sparsemap".  Unbiased, and noisy: for losses that are a black box, and where
+    decoders must see real structures.
     Reference: Williams (1992); Kool, van Hoof and Welling (2019, 2020).
     """
     return ScoreFunction(

@@ -20,8 +20,10 @@ def frozen(decodes_from: Regularizer | str = "unregularized") -> Surrogate:
     """No gradient for the scores: the decoder trains on what the encoder happens to predict.
 
     z = argmax(s),  target = z,  gradient = 0.  `decodes_from` is what the decoder sees in place of the argmax, a
-    regularizer or one of "unregularized", "entropy", "squared_norm".  The baseline of every comparison: what does not
-    beat it has learned nothing through the structure.  One evaluation, no gradient through it.
+    regularizer or one of "unregularized", "entropy", "squared_norm".
+
+    Costs one evaluation and one argmax.  Needs an argmax alone.  The baseline of every comparison: what does not beat
+    it has learned nothing through the structure.
 
     The scores receive zeros, so that any training loop works; an optimizer that decays weights still decays those of
     the encoder, unless it is not given them.
@@ -65,8 +67,11 @@ def supervised(label: Tensor | Callable[[], Tensor], prediction: Regularizer | s
     """Supervision of the structure itself: what the scores would learn if its label were known.
 
     gradient = prediction − label: that of the Fenchel–Young loss of `prediction`, a regularizer or one of
-    "unregularized" (perceptron), "entropy" (CRF), "squared_norm" (SparseMAP).  The decoder trains on argmax(s): one
-    evaluation, no gradient through it.  What pulled-back labels are measured against, where true ones exist.
+    "unregularized" (perceptron), "entropy" (CRF), "squared_norm" (SparseMAP).  The decoder trains on argmax(s), and
+    sends nothing back.
+
+    Costs one evaluation, one argmax and one prediction.  Needs labels, and what `prediction` needs.  What pulled-back
+    labels are measured against, where true ones exist.
 
     label: a tensor shaped like the scores, or a function of no arguments that returns the label of the batch:
 

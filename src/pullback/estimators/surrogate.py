@@ -56,6 +56,14 @@ class Surrogate(Estimator):
     scale: Number = 1.0
 
     def __post_init__(self) -> None:
+        for name, kind, such_as in (
+            ("prediction", Regularizer, "Entropy()"),
+            ("descent", Pullback, "Projected()"),
+            ("forward", Prediction, "Sample()"),
+        ):
+            given = getattr(self, name)
+            if not isinstance(given, kind):
+                raise TypeError(f"Surrogate: {name} is {given!r}; expected a {kind.__name__} such as {such_as}.")
         check_number("Surrogate: scale", self.scale)
         if self.descent.rescales and not same(self._origin, self.prediction):
             raise ValueError(

@@ -59,6 +59,9 @@ class SweepCommand(Generic[AnyTask]):
     out: Path = Path("runs")
     tensorboard: bool = False
 
+    def __post_init__(self) -> None:
+        _check_counts(self, "workers")
+
 
 @dataclass(frozen=True)
 class CompareCommand(Generic[AnyTask]):
@@ -76,6 +79,9 @@ class CompareCommand(Generic[AnyTask]):
     examples: int = 16
     draws: int = 50
     samples: int = 1024
+
+    def __post_init__(self) -> None:
+        _check_counts(self, "examples", "draws", "samples")
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,15 @@ class DemoCommand:
     workers: int = 2
     steps: int = 0
 
+    def __post_init__(self) -> None:
+        _check_counts(self, "workers")
+
+
+def _check_counts(command: Any, *names: str) -> None:
+    for name in names:
+        if getattr(command, name) < 1:
+            raise Mistake(f"{name} is {getattr(command, name)}; expected an integer ≥ 1.")
+
 
 # ---- from words to a command
 
@@ -122,10 +137,12 @@ def parse(kind: Any, name: str, given: Sequence[str], default: Any = None) -> An
 
 
 def _one_line(box_of_text: str) -> str:
-    """What tyro says in a box, without the box."""
-    without_title = [line for line in box_of_text.splitlines() if not line.startswith("╭")]
-    lines = [re.sub(r"\x1b\[[0-9;]*m|[─│╰╯├┤]", "", line).strip() for line in without_title]
-    words = " ".join(line for line in lines if line and "--help" not in line)
+    """What tyro says in a box, without the box and its title; where letters are ASCII, the box is rows of dashes."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m|[─│╰╯├┤]", "", line).strip() for line in box_of_text.splitlines()]
+    is_rule = [bool(line) and not line.strip("-") for line in lines]
+    has_title = lines[:1] and (lines[0].startswith("╭") or is_rule[1:2] == [True])
+    text = [line for line, rule in zip(lines, is_rule) if line and not rule and "--help" not in line]
+    words = " ".join(text[1:] if has_title else text)
     return words.partition(" Argument helptext:")[0] or "this cannot be read"
 
 

@@ -147,6 +147,11 @@ def _train_all(
 def _compare(given: Sequence[str], console: Console) -> int:
     command, _ = arguments.parse_of_task(arguments.CompareCommand, "compare", given)
     task: Task = command.run.task
+    if not task.structure.offers(pb.LogLinear):
+        raise Mistake(
+            f"compare: {task.name} has no exact gradient to compare with, since its structure, "
+            f"{type(task.structure).__name__}, has no partition function."
+        )
     fitting = [name for name in task.estimators() if name not in task.yardsticks()]
     rows = split_rows(command.estimators) or fitting
     estimators = {}
@@ -169,7 +174,7 @@ def _compare(given: Sequence[str], console: Console) -> int:
         draws=command.draws,
         samples=command.samples,
     )
-    console.print(str(comparison), highlight=False)
+    console.print(str(comparison), highlight=False, soft_wrap=True)
     return 0
 
 

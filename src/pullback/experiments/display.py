@@ -20,15 +20,10 @@ from pullback.experiments.training import Watcher
 _SMOOTH = 0.95
 
 
-def percent(task: Task, name: str, value: float) -> str:
-    """A measure as it is shown: shares in percent."""
-    return f"{100 * value:.1f}" if name in task.percent else f"{value:.3g}"
-
-
 def measures_in_words(task: Task, measures: dict[str, float], most: int = 4) -> str:
     """The first few measures in one line."""
     shown = list(measures.items())[:most]
-    return ", ".join(f"{name.replace('_', ' ')} {percent(task, name, value)}" for name, value in shown)
+    return ", ".join(f"{name.replace('_', ' ')} {task.show(name, value)}" for name, value in shown)
 
 
 class RunDisplay(Watcher):

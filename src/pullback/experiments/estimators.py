@@ -73,4 +73,5 @@ def _from_catalog(name: str, options: dict[str, Any]) -> pb.Estimator:
     try:
         return pb.get_estimator(name, **options)
     except (TypeError, ValueError) as error:
-        raise Mistake(f"{name}: {error}") from error
+        said = str(error)
+        raise Mistake(said if said.startswith(f"{name}: ") else f"{name}: {said}") from error

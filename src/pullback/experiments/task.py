@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 import pullback as pb
 
@@ -73,7 +72,7 @@ class Model(pb.LatentStructureModel):
         criterion: Callable[[Any, Any], Tensor] | None = None,
     ) -> None:
         test_point = estimator if isinstance(estimator, Told) else None
-        super().__init__(encoder, decoder, estimator, structure, criterion or _cross_entropies, test_point)
+        super().__init__(encoder, decoder, estimator, structure, criterion, test_point)
 
     def loss(self, x: Any, y: Any) -> Tensor:
         self._look_at(x)
@@ -105,10 +104,6 @@ class Model(pb.LatentStructureModel):
     def _look_at(self, x: Any) -> None:
         if isinstance(self.estimator, Informed):
             self.estimator.look_at(x)
-
-
-def _cross_entropies(prediction: Tensor, label: Tensor) -> Tensor:
-    return cross_entropy(prediction, label, reduction="none")
 
 
 class Task(ABC):
@@ -170,6 +165,10 @@ class Task(ABC):
         return losses.mean()
 
     # ---- what follows
+
+    def show(self, measure: str, value: float) -> str:
+        """A value of a measure as it is printed: shares in percent."""
+        return f"{100 * value:.1f}" if measure in self.percent else f"{value:.3g}"
 
     @property
     def summary(self) -> str:

@@ -15,6 +15,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from pullback.experiments.estimators import make_estimator
+from pullback.experiments.mistakes import Mistake
 from pullback.experiments.records import Log, Record
 from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.task import Informed, Model, Split, batch_of
@@ -257,7 +258,10 @@ def _fabric(accelerator: str) -> Fabric:
     """One process, or those that torchrun has started."""
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     strategy = "ddp_find_unused_parameters_true" if int(os.environ.get("WORLD_SIZE", "1")) > 1 else "auto"
-    fabric = Fabric(accelerator=accelerator, devices=processes, strategy=strategy)
+    try:
+        fabric = Fabric(accelerator=accelerator, devices=processes, strategy=strategy)
+    except RuntimeError as error:
+        raise Mistake(f"--accelerator {accelerator} cannot be used here: {error}") from error
     fabric.launch()
     return fabric
 

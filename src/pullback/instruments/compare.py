@@ -144,7 +144,7 @@ def compare_gradients(
     require(structure, LogLinear, "compare_gradients")
     if isinstance(estimators, str):
         raise TypeError(f"compare_gradients: estimators is {estimators!r}; expected a list of names or a dictionary.")
-    chosen = estimators if isinstance(estimators, Mapping) else {name: get_estimator(name) for name in estimators}
+    chosen = estimators if isinstance(estimators, Mapping) else {name: _named(name) for name in estimators}
     memories = [Memory(one) for one in chosen.values()]
     with torch.random.fork_rng([scores.device] if scores.device.type == "cuda" else []):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
@@ -153,6 +153,15 @@ def compare_gradients(
     for memory in memories:
         memory.restore()
     return GradientComparison(tuple(rows), exact, error, draws)
+
+
+def _named(name: str) -> Estimator:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"compare_gradients: estimators has a {type(name).__name__} in it; expected a list of names, or a "
+            'dictionary such as {"spigot, small": pb.spigot(0.1)}.'
+        )
+    return get_estimator(name)
 
 
 def _gradient(estimator: Estimator, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:

@@ -151,8 +151,8 @@ class Section:
         ]
 
     def show(self, measure: str, value: float) -> str:
-        """A value as it is printed: shares in percent."""
-        return f"{100 * value:.1f}" if measure in self.task.percent else f"{value:.3g}"
+        """A value as it is printed."""
+        return self.task.show(measure, value)
 
     def show_error(self, measure: str, value: float) -> str:
         """A standard error as it is printed."""

@@ -85,6 +85,8 @@ class SubsetToy(Task):
     def __post_init__(self) -> None:
         if not 0 < self.k < self.n <= 16:
             raise Mistake(f"n is {self.n} and k is {self.k}; expected 0 < k < n ≤ 16.")
+        if self.instances < 1:
+            raise Mistake(f"instances is {self.instances}; expected an integer ≥ 1.")
 
     def data(self) -> dict[str, Targets]:
         """The same targets throughout: there is nothing to generalize to."""

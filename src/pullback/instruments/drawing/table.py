@@ -13,14 +13,14 @@ _FROM = ((-1, -1), (-1, 0), (0, -1))
 
 def draw_table(structure: Structure, example: Example) -> Canvas:
     """A cell for each pair, darker if more probable."""
-    return _draw_cells(example, example.parts(), _texts(example))
+    return _draw_cells(example.parts(), _texts(example))
 
 
 def draw_alignment(structure: Alignment, example: Example) -> Canvas:
     """The cells of an alignment and the path through them; moves are drawn where they are parts."""
     texts = _texts(example)
     if len(example.event) == 2:
-        canvas = _draw_cells(example, example.parts(), texts, has_path=example.is_vertex)
+        canvas = _draw_cells(example.parts(), texts, has_path=example.is_vertex)
         if example.is_vertex:
             path = sorted((sum(index), index) for index in (example.point > 0.5).nonzero().tolist())
             centers = [_center(i, j) for _, (i, j) in path]
@@ -30,7 +30,7 @@ def draw_alignment(structure: Alignment, example: Example) -> Canvas:
     point, gold = example.point.sum(-1), None if example.gold is None else example.gold.sum(-1)
     cells = example.parts(point, gold)
     used = {cell.index for cell in cells}
-    canvas = _draw_cells(example, cells, texts, has_path=True)
+    canvas = _draw_cells(cells, texts, has_path=True)
     for part in example.parts():
         i, j, move = part.index
         end = _center(i, j)
@@ -51,9 +51,7 @@ def _center(i: int, j: int) -> tuple[float, float]:
     return (j + 0.5) * _CELL, (i + 0.5) * _CELL
 
 
-def _draw_cells(
-    example: Example, parts: list[Part], texts: tuple[list[str], list[str]], has_path: bool = False
-) -> Canvas:
+def _draw_cells(parts: list[Part], texts: tuple[list[str], list[str]], has_path: bool = False) -> Canvas:
     """The cells; pale ones if a path is to be seen on them."""
     rows, columns = texts
     canvas = Canvas()
