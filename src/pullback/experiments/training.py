@@ -214,7 +214,8 @@ class Order:
 class Cost:
     """Seconds and runs of the decoder in training steps, without evaluations.
 
-    The seconds of a process's first step do not count: kernels may be compiled in it.
+    Seconds are those of the processor, so that other work on the machine does not count.  Those of a
+    process's first step do not count either: kernels may be compiled in it.
     """
 
     def __init__(self, model: Model) -> None:
@@ -222,11 +223,11 @@ class Cost:
         model.get_submodule("decoder").register_forward_hook(self._count)
 
     def __enter__(self) -> None:
-        self._is_running, self._started = True, time.perf_counter()
+        self._is_running, self._started = True, time.process_time()
 
     def __exit__(self, *error: object) -> None:
         self._is_running = False
-        self.seconds += 0.0 if self._is_first else time.perf_counter() - self._started
+        self.seconds += 0.0 if self._is_first else time.process_time() - self._started
         self._is_first = False
 
     def _count(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:

@@ -87,7 +87,7 @@ def _costs(section: Section) -> list[Figure]:
     drawn = []
     for cost, x_label, caption in (
         ("decodings", "evaluations of the downstream loss in a step", "Quality against evaluations downstream."),
-        ("seconds", "seconds of training", "Quality against seconds of training."),
+        ("seconds", "seconds of the processor", "Quality against seconds of the processor."),
     ):
         named = [
             (row.run.estimator, row.cost(cost), scale * (row.middle(measure) or 0.0), colors[row.run.estimator])
