@@ -50,6 +50,12 @@ def test_values_are_dealt_out_in_the_order_of_the_scores():
     assert first_two.argmax(scores).tolist() == [[7, 3, 0], [0, 0, 0]]
 
 
+def test_no_items_have_one_order():
+    vertices, belongs = pb.Ranking(lengths=torch.tensor([2, 0])).enumerate((2, 3))
+    assert vertices.tolist() == [[0, 0, 0], [1, 2, 0], [2, 1, 0]]
+    assert belongs.tolist() == [[False, True], [True, False], [True, False]]
+
+
 # ---- projections
 
 

@@ -104,6 +104,15 @@ def test_many_samples_share_one_table_and_follow_their_example():
     assert_close(drawn.mean((0, 1)), (scores > 0).float(), atol=0.02, rtol=0)
 
 
+@pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
+def test_where_every_item_has_to_be_taken_no_score_moves_the_nearest_point(scale):
+    subset, scores = pb.Subset(2, lengths=torch.tensor([2, 4])), (scale * random_scores(2, 4)).requires_grad_()
+    point = subset.sparsemap(scores)
+    assert point[0].tolist() == [1, 1, 0, 0]
+    (gradient,) = torch.autograd.grad((point * random_scores(2, 4, seed=1)).sum(), scores)
+    assert not gradient[0].any()
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [

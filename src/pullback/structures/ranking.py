@@ -97,7 +97,7 @@ class Ranking(Enumerable):
         listed = []
         for length in sorted(lengths):
             orders = torch.tensor(list(itertools.permutations(range(length))), dtype=torch.long)
-            dealt = rows[:, orders.reshape(-1, length)].flatten(0, 1)
+            dealt = rows[:, orders.reshape(math.factorial(length), length)].flatten(0, 1)
             listed.append(torch.nn.functional.pad(dealt, (0, n - length)))
         return torch.cat(listed).unique(dim=0)
 

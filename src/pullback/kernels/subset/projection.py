@@ -110,6 +110,10 @@ def _project(scores, low, high, point, score):
     if allowed == 0 or high == 0:
         point[:] = 0.0
         return True
+    if allowed == low:  # there is one subset: a search that ends just below 1 would see others
+        for i in range(len(score)):
+            point[i] = 1.0 if score[i] > -np.inf else 0.0
+        return True
     tau = 0.0
     total, _ = _clipped_sum(score, 0.0)
     if not low <= total <= high:
