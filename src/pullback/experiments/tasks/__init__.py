@@ -36,6 +36,14 @@ SETUPS: dict[str, Run[Any]] = {
         steps=1000,
         evaluate_every=100,
     ),
+    # More clusters take a slower encoder: else two of them share a rule before each has found its own.
+    "clusters-10": Run(
+        Clusters(clusters=10),
+        optimizer=Optimizer("adam", learning_rate=0.1, encoder_learning_rate=3e-4, batch_size=1000),
+        noise=1.0,
+        steps=5000,
+        evaluate_every=500,
+    ),
     # As published: full batches, one learning rate, no noise.  Its grid: learning_rate=1e-4,1e-3,2e-3 and
     # step_size=0.1,1,2.
     "clusters-published": Run(
