@@ -38,8 +38,8 @@ class DependencyTree(Compiled):
     projective: no two arcs cross, so that every head governs a contiguous span.
     single_root: exactly one word hangs on the root; any number if not.
     labelled: every arc has one of t labels.  Scores and mask are then (..., n + 1, n + 1, t), [head, modifier, label].
-    tolerance: the largest gap that `solve` and `support`, of projective or labelled trees SparseMAP too, may stop at,
-    see `Structure.tolerance`; None is exact.
+    tolerance: the largest gap that `solve` and `support`, of projective trees SparseMAP too, may stop at, see
+    `Structure.tolerance`; None is exact.
 
     With n words there are (n + 1)ⁿ⁻¹ trees, nⁿ⁻¹ with a single root; with labels, tⁿ times as many.  Argmax: O(n²) by
     contraction, projective O(n³) by Eisner's chart.  Log-partition and marginals: O(n³), by the matrix-tree theorem or
@@ -77,7 +77,7 @@ class DependencyTree(Compiled):
         if self.projective:
             return super().sparsemap(scores)
         project = tree_sparsemap.project_labelled if self.labelled else tree_sparsemap.project
-        return project(*self._prepare(scores), self.single_root, 0.0)[0]
+        return project(*self._prepare(scores), self.single_root)[0]
 
     def marginals(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
