@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pullback.operators import paths, segments, tagging
 from pullback.operators._family import Family
+from pullback.structures._capabilities import at_least_zero
 from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._paths import list_paths
@@ -103,7 +104,7 @@ class Segmentation(Compiled):
         value, marginals, steps = segments.joined.partition(exact, transitions, lengths)
         entropy = value - expected(exact.flatten(-3), marginals.flatten(-3))
         entropy = entropy - expected(transitions.flatten(-2), steps.flatten(-2))
-        return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
+        return at_least_zero(entropy).to(scores.dtype)
 
     def project(self, point: Tensor) -> Tensor:
         if self.transitions is None:

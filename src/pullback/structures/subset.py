@@ -13,6 +13,7 @@ from pullback.operators._check import check
 from pullback.structures._capabilities import Enumerable, LogLinear
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
+from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import directly, without_mean
 
@@ -106,9 +107,7 @@ class Subset(LogLinear, Enumerable):
         scores, low, high = self._with_counts(scores)
         scores = scores.detach()
         shape = (*scores.shape[:-1], sample_shape.numel(), scores.shape[-1])
-        device = torch.device("cpu") if generator is None else generator.device
-        uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
-        drawn = subsets.sample(scores, low, high, uniforms.to(scores.device))
+        drawn = subsets.sample(scores, low, high, uniforms(shape, generator, scores.device))
         return drawn.movedim(-2, 0).reshape(*sample_shape, *scores.shape)
 
     # ---- what a subset is
