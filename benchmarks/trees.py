@@ -364,7 +364,7 @@ def _learned(trees: pb.DependencyTree, scores: Tensor, size: str) -> Figure:
         times = take_turns({OURS: lambda: trees.sparsemap(scores)})
         return absolute(times, size=size, per=len(scores), unit="s/sentence", note=note)
     times = _against_active_set(trees, scores)
-    _, sets, _, size_by_trees = tree_sparsemap.project(scores, trees.lengths, trees.single_root, 0.0)
+    _, sets, _, size_by_trees = tree_sparsemap.project(scores, trees.lengths, trees.single_root)
     by_cuts = size_by_trees == 0
     note = f"{1e6 * times.median(OURS) / len(scores):.0f} µs/sentence; {note}; {by_cuts.double().mean():.0%} by cuts"
     if by_cuts.any():

@@ -61,6 +61,10 @@ def test_an_unknown_name_suggests_the_nearest():
         pb.warm("dependncy")
     with pytest.raises(ValueError, match="'qqq'; expected one of Alignment, Binary, Categorical"):
         pb.warm("qqq")
+    with pytest.raises(TypeError, match="expected its name, such as 'DependencyTree'"):
+        pb.warm(pb.DependencyTree)
+    with pytest.raises(ValueError, match="processes is 0; expected at least 1"):
+        pb.warm("Subset", processes=0)
 
 
 def test_every_structure_of_the_library_can_be_warmed():

@@ -146,6 +146,8 @@ def warm(*structures: str, processes: int | None = None, progress: bool = True) 
     does it ahead of time, for float32 and float64, in as many `processes` as there are processors to use.  What has
     been compiled already is left alone.  The command `pullback warm` is the same.
     """
+    if processes is not None and processes < 1:
+        raise ValueError(f"warm: processes is {processes}; expected at least 1.")
     chosen = {_named(name) for name in structures or NAMES}
     caching = kernels.caching()
     tasks = [task for task, (load, _) in TASKS.items() if load.name in chosen and not caching.is_noted(task)]
@@ -157,6 +159,8 @@ def warm(*structures: str, processes: int | None = None, progress: bool = True) 
 
 
 def _named(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"warm: a structure is {name!r}; expected its name, such as 'DependencyTree'.")
     known = {known.lower(): known for known in NAMES}
     if name.lower() not in known:
         near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.4)

@@ -153,6 +153,21 @@ def test_padding_is_never_read():
             assert_close(given, answers[0], rtol=0, atol=0)
 
 
+@REGULARIZERS
+def test_padding_sends_nothing_to_the_temperature(regularizer):
+    ranking, clean = pb.Ranking(lengths=torch.tensor([2, 0, 3])), random(3, 4)
+    inside = torch.arange(4) < torch.tensor([2, 0, 3])[:, None]
+    slopes = []
+    for rubbish in (0.0, torch.nan, torch.inf):
+        for temperature in (torch.tensor(0.7), torch.tensor([0.7, 0.7, 0.7])):
+            temperature.requires_grad_()
+            scores = clean.masked_fill(~inside, rubbish)
+            point = ranking.soft_rank(scores, temperature=temperature, regularizer=regularizer)
+            slopes.append(torch.autograd.grad((point * clean).sum(), temperature)[0].sum())
+    assert slopes[0] != 0
+    assert_close(torch.stack(slopes), slopes[0].expand(6))
+
+
 # ---- soft sorting
 
 
@@ -202,6 +217,11 @@ def test_values_and_options_that_do_not_fit_are_refused_in_words():
         pb.Ranking(torch.tensor([0.0, 1.0, 2.0])).soft_rank(scores, regularizer="entropy")
     with pytest.raises(ValueError, match="temperature is 0"):
         pb.Ranking().soft_rank(scores, temperature=0)
+    for operation in (pb.Ranking().soft_rank, pb.Ranking().soft_sort):
+        with pytest.raises(ValueError, match=r"temperature has shape \(3,\); expected .* the batch, \(1,\)"):
+            operation(scores[:1], temperature=torch.ones(3))
+        with pytest.raises(TypeError, match="scores are a list"):
+            operation([1.0, 2.0])
     with pytest.raises(pb.MissingCapability, match="Entropy needs a partition function, and Ranking has none"):
         pb.Entropy().predict(pb.Ranking(), scores)
 

@@ -101,7 +101,7 @@ def test_peaked_examples_go_by_trees_and_flat_ones_by_cuts_to_the_same_points(si
     weights = torch.randn(6, 13, 13, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
     def both():
-        point, _, _, count = tree_sparsemap.project(scores, WORDS, single_root, 0.0)
+        point, _, _, count = tree_sparsemap.project(scores, WORDS, single_root)
         (gradient,) = torch.autograd.grad((point * weights).sum(), scores)
         return count, point, gradient
 

@@ -65,7 +65,7 @@ def test_counts_that_no_subset_has():
         pb.Subset(2, lengths=torch.tensor([3, 1])).sparsemap(torch.zeros(2, 3))
     with pytest.raises(ValueError, match=r"k has shape \(3,\); expected the batch shape \(2,\)"):
         pb.Subset(torch.tensor([1, 1, 1])).argmax(torch.zeros(2, 3))
-    with pytest.raises(TypeError, match="expected integers"):
+    with pytest.raises(TypeError, match="expected an integer"):
         pb.Subset(1.5)
 
 
@@ -89,6 +89,10 @@ def test_trees_that_cannot_be():
 def test_one_instance_without_a_batch_is_named_as_such():
     with pytest.raises(ValueError, match=r"the instance .*within its length and mask"):
         CATEGORICAL.sparsemap(torch.full((3,), -torch.inf))
+    with pytest.raises(ValueError, match=r"scores of the instance .*within its length and mask"):
+        CATEGORICAL.argmax(torch.full((3,), -torch.inf))
+    with pytest.raises(ValueError, match="alpha is below 1"):
+        CATEGORICAL.entmax(torch.zeros(3), torch.tensor(0.5))
 
 
 def test_more_vertices_than_fit_in_memory():
@@ -231,10 +235,6 @@ def test_operators_refuse_inputs_that_do_not_fit_their_signature():
             torch.ops.pullback.chain_argmax(scores, lengths)
     with pytest.raises(ValueError, match=r"scores has size 3 where others have t = 2"):
         torch.ops.pullback.chain_argmax(torch.zeros(3, 4, 2, 3), torch.tensor([4, 4, 4]))
-
-
-def good_heads(like):
-    return torch.zeros(like.shape, dtype=torch.long)
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_bad_input_is_named():
     structure = oracle("subsets")
     scores = torch.zeros(2, 6)
     scores[1, 3] = torch.nan
-    with pytest.raises(ValueError, match=r"Oracle: scores\[1\] hold NaN"):
+    with pytest.raises(ValueError, match=r"Oracle: the scores of example \[1\] contain NaN; expected"):
         structure.sparsemap(scores)
     scores[1] = -torch.inf
     with pytest.raises(ValueError, match=r"example \[1\] leave no vertex"):
@@ -272,6 +272,8 @@ def test_bad_input_is_named():
         Oracle(structure.best, tolerance=float("nan"))
     with pytest.raises(ValueError, match="max_iterations is 0"):
         Oracle(structure.best, max_iterations=0)
+    with pytest.raises(ValueError, match="event_dims is '2'; expected an integer"):
+        Oracle(structure.best, event_dims="2")
     with pytest.raises(MissingCapability, match="minimum_risk needs a partition function, and Oracle has none"):
         minimum_risk().loss(structure, torch.zeros(2, 6), lambda z: z.sum(-1))
     with pytest.raises(MissingCapability, match="best_vertex needs a list of vertices, and Oracle has none"):

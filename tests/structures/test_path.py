@@ -154,7 +154,7 @@ def test_bad_scores_are_named():
     paths, scores = pb.Path(all_pairs(3), 0, 2), torch.zeros(2, 3)
     with pytest.raises(ValueError, match=r"Path: scores have 4 parts; expected one for each edge, 3"):
         paths.argmax(torch.zeros(2, 4))
-    with pytest.raises(ValueError, match=r"Path: the graphs have the batch shape \(5,\), scores have \(2,\)"):
+    with pytest.raises(ValueError, match=r"Path: the graphs have the batch shape \(5,\); expected .*, \(2,\)"):
         pb.Path(all_pairs(3).expand(5, 3, 2), 0, 2).argmax(scores)
     scores[1, :2] = -torch.inf
     for name in ("argmax", "sparsemap", "log_partition", "marginals", "sample", "support"):

@@ -45,6 +45,22 @@ def test_a_compiled_model_gives_the_eager_result(case):
         assert_close(found, expected)
 
 
+@pytest.mark.parametrize(
+    ("structure", "event"),
+    [(pb.Categorical(), (4,)), (pb.Binary(), (4,)), (pb.Subset(2), (4,)), (pb.Chain(), (3, 2, 2))],
+    ids=lambda given: type(given).__name__ if isinstance(given, pb.Structure) else "",
+)
+def test_compiled_samples_are_the_eager_ones_at_any_size_of_the_batch(structure, event):
+    torch.compiler.reset()
+    compiled = torch.compile(lambda scores: structure.sample(scores, (3,)), fullgraph=True, backend="aot_eager")
+    for batch in (2, 5, 4):
+        scores, drawn = torch.randn(batch, *event), []
+        for sample in (compiled, lambda scores: structure.sample(scores, (3,))):
+            torch.manual_seed(batch)
+            drawn.append(sample(scores))
+        assert_close(*drawn)
+
+
 @pytest.mark.parametrize("case", [case for case in COMPILED if is_alike_for_all(case)], ids=repr)
 def test_vmap_over_the_batch_gives_the_batched_result(case):
     for name in operations(case):

@@ -88,6 +88,8 @@ def test_segments_and_parts_are_inverse():
     assert both.shape == (3, 6, 3, 4) and pb.Segmentation.segments(both) == batch
     assert pb.Segmentation(torch.tensor([6, 3, 0])).contains(both).all()
     assert pb.Segmentation.segments(pb.Segmentation.parts([[], segments], 6, 3, 4)) == [[], segments]
+    with pytest.raises(ValueError, match=r"a segment is \(4, 3\); expected \(start, width, label\) within 6"):
+        pb.Segmentation.parts([(4, 3)], 6, 3, 2)
     with pytest.raises(ValueError, match=r"a segment is \(4, 3, 0\); expected \(start, width, label\) within 6"):
         pb.Segmentation.parts([(4, 3, 0)], 6, 3, 4)
 

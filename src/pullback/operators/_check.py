@@ -5,19 +5,24 @@ import torch
 import torch.fx.node
 from torch import Tensor
 
-from pullback.operators._kernel_operator import EXAMPLES, refuse_out_of_range
+from pullback.operators._kernel_operator import EXAMPLES, name_example, refuse_out_of_range
 from pullback.operators._register import register
 
 
 def _check(ok: Tensor, message: str) -> Tensor:
     if not ok.all():
-        example = [int(i) for i in np.argwhere(~ok.numpy())[0]]
-        raise ValueError(message.format(example=example))
+        index = int(np.flatnonzero(~ok.numpy())[0])
+        place = [int(i) for i in np.unravel_index(index, ok.shape)] if ok.dim() else ""
+        named = message.replace("example {example}", name_example(index, ok.shape))
+        raise ValueError(named.format(example=place))
     return ok.clone()
 
 
 check = register("check(Tensor ok, str message) -> Tensor", _check, lambda ok, message: torch.empty_like(ok))
-"""Raises `message` unless every entry of `ok` is true; `{example}` in it becomes the index of the first that is not."""
+"""Raises `message` unless every entry of `ok` is true; `{example}` in it becomes the index of the first that is not.
+
+Where there is one instance and no batch, `example {example}` becomes `the instance`.
+"""
 
 EXAMPLES["check"] = lambda: (torch.ones(3, dtype=torch.bool), "message")
 

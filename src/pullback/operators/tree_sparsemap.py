@@ -32,37 +32,32 @@ def _operator(
 ) -> Callable[..., Any]:
     """The operator `name`, which begins with trees where rivals are few, from the kernels of the active set."""
 
-    def by_trees(
-        scores: Array, few: Array, numbers: tuple[Any, ...], found: tuple[Array, ...], lo: int, hi: int
-    ) -> int:
+    def by_trees(scores: Array, few: Array, single_root: bool, found: tuple[Array, ...], lo: int, hi: int) -> int:
         """Writes points and trees of those of the `few` that mix few trees; the others get a size of 0."""
-        single_root, tolerance = numbers
         point, kept, size = found
-        gap, _, report = nearest(
-            mixture, scores, few, (single_root,), point, kept, size, lo, hi,
-            tolerance=tolerance, rounds=_ROUNDS_OF_TREES,
-        )  # fmt: skip
-        failed = (few >= 0) & ((size > _FEW_TREES) | (gap > max(GAP_OF_POINT, tolerance)))
+        given = (scores, few, (single_root,), point, kept, size, lo, hi)
+        gap, _, report = nearest(mixture, *given, rounds=_ROUNDS_OF_TREES)
+        failed = (few >= 0) & ((size > _FEW_TREES) | (gap > GAP_OF_POINT))
         failed[:lo] = failed[hi:] = False
         if failed.any():
             kept[failed], size[failed] = 0, 0
         return report
 
     def project(
-        scores: Array, lengths: Array, single_root: bool, tolerance: float,
+        scores: Array, lengths: Array, single_root: bool,
         point: Array, sets: Array, kept: Array, size: Array, lo: int, hi: int,
     ) -> int:  # fmt: skip
         sets[lo:hi], kept[lo:hi], size[lo:hi] = 0, 0, 0  # the face is written in one form only
         arcs, masses = _by_head(scores), _by_head(point)
         few, many, left = np.empty_like(lengths), np.empty_like(lengths), np.empty(len(lengths), np.bool_)
-        numbers, found = (single_root, tolerance), (point, kept, size)
+        found = (point, kept, size)
 
         def by_cuts(rounds: int) -> int:
             return kernels.tree_cuts.project(arcs, many, single_root, rounds, masses, sets, left, lo, hi)
 
         limits = (few_rivals, _FEW_PER_WORD)
         if kernels.tree_cuts.split_by_rivals(arcs, lengths, *limits, few, many, lo, hi) > 0:
-            report = by_trees(scores, few, numbers, found, lo, hi)
+            report = by_trees(scores, few, single_root, found, lo, hi)
             if report != -1:
                 return report
             many[lo:hi] = np.where(size > 0, -1, lengths)[lo:hi]
@@ -71,12 +66,12 @@ def _operator(
         report = by_cuts(_ROUNDS_OF_CUTS)
         if report != -1 or not left[lo:hi].any():
             return report
-        report = by_trees(scores, np.where(left & (few < 0), lengths, -1), numbers, found, lo, hi)
+        report = by_trees(scores, np.where(left & (few < 0), lengths, -1), single_root, found, lo, hi)
         many[lo:hi] = np.where(left & (size == 0), lengths, -1)[lo:hi]
         return by_cuts(_NO_LIMIT) if report == -1 else report
 
     def differentiate(
-        scores: Array, lengths: Array, single_root: bool, tolerance: float,
+        scores: Array, lengths: Array, single_root: bool,
         point: Array, sets: Array, kept: Array, size: Array, gradient: Array, product: Array, lo: int, hi: int,
     ) -> int:  # fmt: skip
         is_mixed = size > 0
@@ -91,7 +86,7 @@ def _operator(
         return report
 
     return projection_operator(
-        f"{name}({inputs}, float tolerance) "
+        f"{name}({inputs}) "
         f"-> point[{parts}], sets[n, (n + 63) // 64]: int64, kept[{_FEW_TREES}, n]: int32, size[]: int64",
         project,
         jacobian=differentiate,
@@ -115,8 +110,7 @@ project = _operator(
 )
 """The nearest mixture of non-projective trees, and its face.
 
-By cuts, with the active sets as bits; or by trees, with their number, which is 0 where it went by cuts.  The tolerance
-is that of trees: by cuts, the point is exact.
+By cuts, with the active sets as bits; or by trees, with their number, which is 0 where it went by cuts.
 """
 
 project_labelled = _operator(

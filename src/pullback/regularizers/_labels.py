@@ -19,7 +19,7 @@ def inside(who: str, structure: Structure, target: Tensor) -> Tensor:
     slack = max(1e-4, 10 * rounding)
     if structure.is_zero_one:
         between = ((given >= -slack) & (given <= 1 + slack)).flatten(-structure.event_dims).all(-1)
-        check(between, f"{who}: the target of example {{example}} is not between 0 and 1.")
+        check(between, f"{who}: the target of example {{example}} is not between 0 and 1; expected a point.")
     if not torch.compiler.is_compiling() and bool(structure.contains(precise).all()):
         return label
     nearest = structure.project(precise)

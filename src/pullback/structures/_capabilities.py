@@ -50,7 +50,7 @@ class LogLinear(Structure):
         scores = self.restrict(scores)
         exact = self._without_offset(scores.double())
         entropy = self.log_partition(exact) - self.inner(exact, self.marginals(exact))
-        return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
+        return at_least_zero(entropy).to(scores.dtype)
 
     def _without_offset(self, scores: Tensor) -> Tensor:
         """Restricted scores less what all vertices have in common, which changes no probability and saves digits.
@@ -100,6 +100,11 @@ class LogLinear(Structure):
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Independent vertices drawn from p: (*sample_shape, *batch, *event).  Exact; never requires grad."""
+
+
+def at_least_zero(numbers: Tensor) -> Tensor:
+    """`numbers` that are differences of sums, without the little that rounding took them below 0."""
+    return numbers + (-numbers.detach()).clamp_min(0)
 
 
 def relative_to_best(scores: Tensor, dims: int | tuple[int, ...]) -> Tensor:

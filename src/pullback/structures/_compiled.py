@@ -13,6 +13,7 @@ from pullback.operators._mixture import GAP_OF_DERIVATIVE, GAP_OF_POINT, MAX_ITE
 from pullback.operators._search import Found
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear
 from pullback.structures._checks import check_sample_shape
+from pullback.structures._random import seeds
 
 
 class Slotted(KBest, Enumerable):
@@ -114,10 +115,8 @@ class Compiled(Slotted, LogLinear):
     ) -> Tensor:
         sample_shape = check_sample_shape(type(self).__name__, sample_shape)
         scores, *facts = self._constants(scores)
-        device = torch.device("cpu") if generator is None else generator.device
         batch = self.batch_shape(scores)
-        seeds = torch.randint(2**63 - 1, batch, generator=generator, device=device)
-        drawn = self._operators.sample(scores, *facts, seeds, sample_shape.numel())
+        drawn = self._operators.sample(scores, *facts, seeds(batch, generator), sample_shape.numel())
         return drawn.movedim(len(batch), 0).reshape(*sample_shape, *scores.shape)
 
 

@@ -1,4 +1,4 @@
-"""Choices given as indices, turned into zeros and ones."""
+"""Choices given as indices, turned into zeros and ones, and back."""
 
 import torch
 from torch import Tensor
@@ -27,3 +27,9 @@ def one_hot(who: str, name: str, indices: Tensor, count: int) -> Tensor:
         raise ValueError(f"{who}: {name}{place or ''} is {indices[tuple(place)].item()}; {expected}.")
     places = torch.arange(count, device=indices.device)
     return (indices.unsqueeze(-1) == places).to(torch.get_default_dtype())
+
+
+def chosen_index(parts: Tensor, dim: int = -1) -> Tensor:
+    """The index along `dim` of the first of `parts` that is not 0; −1 where all are."""
+    found = parts != 0
+    return torch.where(found.any(dim), found.to(torch.uint8).argmax(dim), -1)

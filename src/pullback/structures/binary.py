@@ -11,6 +11,7 @@ from pullback.operators._check import check
 from pullback.structures._capabilities import Enumerable, LogLinear
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
+from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import directly
 
@@ -79,9 +80,7 @@ class Binary(LogLinear, Enumerable):
     ) -> Tensor:
         sample_shape = check_sample_shape("Binary", sample_shape)
         p = self.marginals(scores).detach()
-        device = torch.device("cpu") if generator is None else generator.device
-        uniforms = torch.rand(*sample_shape, *p.shape, generator=generator, dtype=torch.float64, device=device)
-        return (uniforms.to(p.device) < p).to(p.dtype)
+        return (uniforms((*sample_shape, *p.shape), generator, p.device) < p).to(p.dtype)
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         return list_subsets("Binary", event[-1], range(event[-1] + 1))

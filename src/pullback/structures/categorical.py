@@ -11,6 +11,7 @@ from pullback.operators._check import check
 from pullback.structures._capabilities import Enumerable, KBest, Simplex
 from pullback.structures._checks import broadcasts, check_sample_shape
 from pullback.structures._items import are_subsets
+from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import directly
 
@@ -120,10 +121,8 @@ class Categorical(Simplex, KBest, Enumerable):
     ) -> Tensor:
         sample_shape = check_sample_shape("Categorical", sample_shape)
         scores = self.restrict(scores).detach()
-        device = torch.device("cpu") if generator is None else generator.device
-        uniforms = torch.rand(*sample_shape, *scores.shape, generator=generator, dtype=torch.float64, device=device)
         # The argmax of scores under Gumbel noise is a sample; a score of −∞ stays −∞.
-        noisy = scores.double() - (-uniforms.to(scores.device).log()).log()
+        noisy = scores.double() - (-uniforms((*sample_shape, *scores.shape), generator, scores.device).log()).log()
         return self.argmax(noisy).to(scores.dtype)
 
     def vertices(self, event: Sequence[int]) -> Tensor:

@@ -1,6 +1,5 @@
 """Linear chains: sequences of tags whose neighbors score together."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
@@ -12,8 +11,8 @@ from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
 from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
-from pullback.structures._limits import check_count
-from pullback.structures._one_hot import one_hot
+from pullback.structures._one_hot import chosen_index, one_hot
+from pullback.structures._sequences import list_padded_sequences
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,19 +64,14 @@ class Chain(Compiled):
         return torch.arange(event[0])[:, None, None].expand(*event)
 
     def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
-        (n,) = length
-        check_count("Chain", event[1] ** n)
-        every = torch.tensor(list(itertools.product(range(event[1]), repeat=n)), dtype=torch.long)
-        padding = torch.full((len(every), event[0] - n), -1)
-        return self.pairs(torch.cat([every, padding], -1), event[1])
+        return self.pairs(list_padded_sequences("Chain", length[0], event[1], event[0]), event[1])
 
     # ---- tags
 
     @staticmethod
     def tags(pairs: Tensor) -> Tensor:
         """The tags (..., n) of sequences given as pairs of tags (..., n, t, t); −1 for padding."""
-        found = pairs.sum(-2) != 0
-        return torch.where(found.any(-1), found.to(torch.uint8).argmax(-1), -1)
+        return chosen_index(pairs.sum(-2))
 
     @staticmethod
     def pairs(tags: Tensor, t: int) -> Tensor:

@@ -46,8 +46,8 @@ class ConstituencyTree(Compiled):
 
     lengths: Tensor | None = None
     mask: Tensor | None = None
-    labelled: bool = False
     _: KW_ONLY
+    labelled: bool = False
     tolerance: float | None = None
 
     def __post_init__(self) -> None:

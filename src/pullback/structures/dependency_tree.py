@@ -1,6 +1,5 @@
 """Dependency trees over the words of a sentence."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -15,7 +14,8 @@ from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
-from pullback.structures._one_hot import one_hot
+from pullback.structures._one_hot import chosen_index, one_hot
+from pullback.structures._sequences import list_sequences
 
 
 @constant
@@ -38,8 +38,8 @@ class DependencyTree(Compiled):
     projective: no two arcs cross, so that every head governs a contiguous span.
     single_root: exactly one word hangs on the root; any number if not.
     labelled: every arc has one of t labels.  Scores and mask are then (..., n + 1, n + 1, t), [head, modifier, label].
-    tolerance: the largest gap that `solve` and `support`, of projective or labelled trees SparseMAP too, may stop at,
-    see `Structure.tolerance`; None is exact.
+    tolerance: the largest gap that `solve` and `support`, of projective trees SparseMAP too, may stop at, see
+    `Structure.tolerance`; None is exact.
 
     With n words there are (n + 1)ⁿ⁻¹ trees, nⁿ⁻¹ with a single root; with labels, tⁿ times as many.  Argmax: O(n²) by
     contraction, projective O(n³) by Eisner's chart.  Log-partition and marginals: O(n³), by the matrix-tree theorem or
@@ -77,7 +77,7 @@ class DependencyTree(Compiled):
         if self.projective:
             return super().sparsemap(scores)
         project = tree_sparsemap.project_labelled if self.labelled else tree_sparsemap.project
-        return project(*self._prepare(scores), self.single_root, 0.0)[0]
+        return project(*self._prepare(scores), self.single_root)[0]
 
     def marginals(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
@@ -118,14 +118,14 @@ class DependencyTree(Compiled):
     def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
         (n,), (size, *labels) = length, event[1:]
         check_count("DependencyTree", (n + 1) ** n * math.prod(labels) ** n)
-        heads = _sequences(n, n + 1)
+        heads = list_sequences(n, n + 1)
         arcs = torch.zeros(len(heads), size, size)
         arcs[:, :, 1 : n + 1] = torch.nn.functional.one_hot(heads, size).mT.to(arcs.dtype)
         arcs = arcs[self._are_trees(arcs, torch.full((len(heads),), n))]
         if not self.labelled:
             return arcs
         chosen = torch.zeros(labels[0] ** n, size, labels[0])
-        chosen[:, 1 : n + 1] = torch.nn.functional.one_hot(_sequences(n, labels[0]), labels[0]).to(chosen.dtype)
+        chosen[:, 1 : n + 1] = torch.nn.functional.one_hot(list_sequences(n, labels[0]), labels[0])
         return (arcs[:, None, :, :, None] * chosen[:, None]).flatten(0, 1)
 
     def contains(self, vertices: Tensor) -> Tensor:
@@ -158,8 +158,7 @@ class DependencyTree(Compiled):
 
         Of labelled trees, `heads_and_labels`.
         """
-        found = arcs[..., :, 1:] != 0
-        return torch.where(found.any(-2), found.to(torch.uint8).argmax(-2), -1)
+        return chosen_index(arcs[..., :, 1:], -2)
 
     @staticmethod
     def heads_and_labels(arcs: Tensor) -> tuple[Tensor, Tensor]:
@@ -180,8 +179,3 @@ class DependencyTree(Compiled):
             raise TypeError("DependencyTree.arcs: labels were given without t; expected how many labels there are.")
         chosen = one_hot("DependencyTree.arcs", "labels", labels, t)  # (..., n, t)
         return arcs.unsqueeze(-1) * torch.nn.functional.pad(chosen, (0, 0, 1, 0)).unsqueeze(-3)
-
-
-def _sequences(n: int, choices: int) -> Tensor:
-    """Every sequence of n whole numbers below `choices`: (choicesⁿ, n)."""
-    return torch.tensor(list(itertools.product(range(choices), repeat=n)), dtype=torch.long).reshape(choices**n, n)

@@ -15,7 +15,7 @@ from pullback.structures._capabilities import LogLinear, MissingCapability, Tran
 from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Slotted
 from pullback.structures._limits import check_count
-from pullback.structures._one_hot import one_hot
+from pullback.structures._one_hot import chosen_index, one_hot
 from pullback.structures._results import TransportPlan
 from pullback.structures._structure import Structure, without_mean
 
@@ -139,8 +139,7 @@ class Matching(Slotted, Transport):
     @staticmethod
     def partners(pairs: Tensor) -> Tensor:
         """The column (..., n) of each row in matchings given as pairs (..., n, m); −1 for rows that are alone."""
-        found = pairs != 0
-        return torch.where(found.any(-1), found.to(torch.uint8).argmax(-1), -1)
+        return chosen_index(pairs)
 
     @staticmethod
     def pairs(partners: Tensor, m: int) -> Tensor:

@@ -44,11 +44,10 @@ class Oracle(Structure):
     def __post_init__(self) -> None:
         if not callable(self.best):
             raise TypeError(f"Oracle: best is a {type(self.best).__name__}; expected a function of the scores.")
-        if self.event_dims < 1 or self.max_iterations < 1:
-            raise ValueError(
-                f"Oracle: event_dims is {self.event_dims} and max_iterations is {self.max_iterations}; "
-                "expected at least 1."
-            )
+        for name in ("event_dims", "max_iterations"):
+            count = getattr(self, name)
+            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+                raise ValueError(f"Oracle: {name} is {count!r}; expected an integer ≥ 1.")
         check_tolerance("Oracle", self.tolerance)
 
     def argmax(self, scores: Tensor) -> Tensor:
@@ -63,7 +62,8 @@ class Oracle(Structure):
 
     def restrict(self, scores: Tensor) -> Tensor:
         scores = super().restrict(scores)
-        check(~scores.isnan().flatten(-self.event_dims).any(-1), "Oracle: scores{example} hold NaN.")
+        numbers = ~scores.isnan().flatten(-self.event_dims).any(-1)
+        check(numbers, "Oracle: the scores of example {example} contain NaN; expected numbers or -inf.")
         return scores
 
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:

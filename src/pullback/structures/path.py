@@ -96,7 +96,8 @@ class Path(_Numbered):
             return scores, graph
         if not broadcasts(graph.shape[:-2], batch):
             raise ValueError(
-                f"Path: the graphs have the batch shape {tuple(graph.shape[:-2])}, scores have {tuple(batch)}."
+                f"Path: the graphs have the batch shape {tuple(graph.shape[:-2])}; expected one that broadcasts to "
+                f"that of the scores, {tuple(batch)}."
             )
         return scores, graph.expand(*batch, *graph.shape[-2:])
 

@@ -74,7 +74,7 @@ class Ranking(Enumerable):
         """
         if regularizer not in _REGULARIZERS:
             raise ValueError(f"Ranking: regularizer is {regularizer!r}; expected one of {_REGULARIZERS}.")
-        return self._project(scores / self._temperature(temperature), entropic=regularizer == "entropy")
+        return self._project(self._cooled(scores, temperature), entropic=regularizer == "entropy")
 
     def soft_sort(self, scores: Tensor, *, temperature: float | Tensor = 1.0) -> Tensor:
         """The scores of each example in ascending order, softened: the point nearest to (1, 2, …, n) / τ.
@@ -84,7 +84,7 @@ class Ranking(Enumerable):
         """
         scores, lengths = self._prepare(scores)
         positions = torch.arange(1, scores.shape[-1] + 1, dtype=torch.float64, device=scores.device)
-        positions = (positions / self._temperature(temperature)).expand(scores.shape)
+        positions = (positions / self._temperature(temperature, scores)).expand(scores.shape)
         return ranking.project(positions, scores.double(), lengths, False)[0].to(scores.dtype)
 
     # ---- what a ranking is
@@ -111,10 +111,26 @@ class Ranking(Enumerable):
 
     # ---- plumbing
 
-    def _temperature(self, temperature: float | Tensor) -> float | Tensor:
+    def _cooled(self, scores: Tensor, temperature: float | Tensor) -> Tensor:
+        """s / τ; padding sends nothing to the temperature, whatever it holds."""
+        scores = self._checked(scores)
+        divisor = self._temperature(temperature, scores)
+        if isinstance(divisor, Tensor):
+            self._check_facts(scores.shape)
+            inside = self.allowed(scores.shape, scores.device)
+            scores = scores if inside is None else scores.masked_fill(~inside, 0)
+        return scores / divisor
+
+    def _temperature(self, temperature: float | Tensor, scores: Tensor) -> float | Tensor:
         """A temperature, ready to divide the scores of each example."""
         if isinstance(temperature, Tensor):
             check(temperature > 0, "Ranking: temperature{example} is not above 0; expected numbers above 0.")
+            batch = self.batch_shape(scores)
+            if not broadcasts(temperature.shape, batch):
+                raise ValueError(
+                    f"Ranking: temperature has shape {tuple(temperature.shape)}; expected one that broadcasts to the "
+                    f"batch, {tuple(batch)}."
+                )
             return self.widen(temperature) if temperature.dim() else temperature
         if not isinstance(temperature, (int, float)) or not temperature > 0:
             raise ValueError(f"Ranking: temperature is {temperature!r}; expected a number above 0.")
@@ -134,7 +150,11 @@ class Ranking(Enumerable):
         if entropic:
             inside = self.allowed(scores.shape, scores.device)
             positive = values > 0 if inside is None else (values > 0) | ~inside
-            check(positive.all(-1), "Ranking: the values of example {example} are not all above 0, as entropy needs.")
+            check(
+                positive.all(-1),
+                "Ranking: the values of example {example} are not all above 0; expected numbers above 0 for the "
+                "entropy.",
+            )
         return ranking.project(scores, values, lengths, entropic)[0]
 
     def _per_example(self, scores: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pullback.operators import paths, segments, tagging
 from pullback.operators._family import Family
+from pullback.structures._capabilities import at_least_zero
 from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._paths import list_paths
@@ -103,7 +104,7 @@ class Segmentation(Compiled):
         value, marginals, steps = segments.joined.partition(exact, transitions, lengths)
         entropy = value - expected(exact.flatten(-3), marginals.flatten(-3))
         entropy = entropy - expected(transitions.flatten(-2), steps.flatten(-2))
-        return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
+        return at_least_zero(entropy).to(scores.dtype)
 
     def project(self, point: Tensor) -> Tensor:
         if self.transitions is None:
@@ -157,11 +158,20 @@ class Segmentation(Compiled):
         if any(len(each) == 0 or isinstance(each[0], Sequence) for each in segments):
             return torch.stack([Segmentation.parts(example, n, w, t) for example in segments])
         found = torch.zeros(n, w, t)
-        for start, width, label in segments:
-            if not (start >= 0 and 1 <= width <= w and start + width <= n and 0 <= label < t):
+        for segment in segments:
+            if not _fits(segment, n, w, t):
                 raise ValueError(
-                    f"Segmentation: a segment is {(start, width, label)}; expected (start, width, label) within {n} "
-                    f"positions, at most {w} wide, with a label below {t}."
+                    f"Segmentation: a segment is {segment}; expected (start, width, label) within {n} positions, at "
+                    f"most {w} wide, with a label below {t}."
                 )
+            start, width, label = segment
             found[start, width - 1, label] = 1
         return found
+
+
+def _fits(segment: Sequence[int], n: int, w: int, t: int) -> bool:
+    """Whether these are a start, a width and a label, within n positions, w of width and t labels."""
+    if len(segment) != 3:
+        return False
+    start, width, label = segment
+    return start >= 0 and 1 <= width <= w and start + width <= n and 0 <= label < t

@@ -14,6 +14,7 @@ from pullback.operators import spanning_tree as operators
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, relative_to_best
 from pullback.structures._checks import check_sample_shape, check_tolerance
 from pullback.structures._limits import check_count
+from pullback.structures._random import seeds
 from pullback.structures._structure import Structure
 
 
@@ -89,9 +90,8 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     ) -> Tensor:
         sample_shape = check_sample_shape("SpanningTree", sample_shape)
         scores, lengths = self._prepare_sum("sample", scores)
-        device = torch.device("cpu") if generator is None else generator.device
-        seeds = torch.randint(2**63 - 1, self.batch_shape(scores), generator=generator, device=device)
-        drawn = operators.sample(scores.detach(), lengths, seeds, sample_shape.numel())
+        seeded = seeds(self.batch_shape(scores), generator)
+        drawn = operators.sample(scores.detach(), lengths, seeded, sample_shape.numel())
         return drawn.movedim(-3, 0).reshape(*sample_shape, *scores.shape)
 
     def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from pullback.operators._check import check
 from pullback.structures._capabilities import Enumerable, LogLinear
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
+from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import directly, without_mean
 
@@ -51,15 +52,20 @@ class Subset(LogLinear, Enumerable):
         return cls(high, low=low, lengths=lengths, mask=mask)
 
     def __post_init__(self) -> None:
-        for count in (self.k, self.low):
-            dtype = count.dtype if isinstance(count, Tensor) else type(count)
-            if dtype not in (int, type(None), torch.int64, torch.int32, torch.int16, torch.uint8):
-                raise TypeError(f"Subset: a count has the type {dtype}; expected integers.")
+        for name, count in (("k", self.k), ("low", self.low if self.low is not None else 0)):
+            if isinstance(count, Tensor):
+                if count.is_floating_point() or count.is_complex() or count.dtype == torch.bool:
+                    raise TypeError(f"Subset: {name} has dtype {count.dtype}; expected integers.")
+            elif not isinstance(count, int) or isinstance(count, bool):
+                raise TypeError(f"Subset: {name} is {count!r}; expected an integer or a tensor of integers.")
         low, high = self._least(), self.k
         if isinstance(low, int) and isinstance(high, int):
             if not 0 <= low <= high:
                 raise ValueError(f"Subset: the counts are {low} and {high}; expected 0 ≤ low ≤ high.")
         else:
+            shapes = [tuple(torch.as_tensor(count).shape) for count in (low, high)]
+            if any(1 != a != b != 1 for a, b in zip(*map(reversed, shapes))):
+                raise ValueError(f"Subset: low has shape {shapes[0]} and k {shapes[1]}; expected those of one batch.")
             ordered = torch.as_tensor(low >= 0) & torch.as_tensor(low <= high)
             check(ordered, "Subset: the counts of example {example} are not in order; expected 0 ≤ low ≤ high.")
 
@@ -101,9 +107,7 @@ class Subset(LogLinear, Enumerable):
         scores, low, high = self._with_counts(scores)
         scores = scores.detach()
         shape = (*scores.shape[:-1], sample_shape.numel(), scores.shape[-1])
-        device = torch.device("cpu") if generator is None else generator.device
-        uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
-        drawn = subsets.sample(scores, low, high, uniforms.to(scores.device))
+        drawn = subsets.sample(scores, low, high, uniforms(shape, generator, scores.device))
         return drawn.movedim(-2, 0).reshape(*sample_shape, *scores.shape)
 
     # ---- what a subset is
@@ -157,6 +161,7 @@ class Subset(LogLinear, Enumerable):
         try:
             return count.to(scores.device, torch.int64).expand(batch)
         except RuntimeError as error:
+            name = "low" if count is self.low else "k"
             raise ValueError(
-                f"Subset: k has shape {tuple(count.shape)}; expected the batch shape {tuple(batch)}."
+                f"Subset: {name} has shape {tuple(count.shape)}; expected the batch shape {tuple(batch)}."
             ) from error

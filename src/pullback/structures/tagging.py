@@ -1,6 +1,5 @@
 """Taggings: sequences of tags with scores for each tag, whose transitions belong to the structure."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -10,12 +9,12 @@ from torch import Tensor
 
 from pullback.operators import chain, tagging
 from pullback.operators._family import Family
-from pullback.structures._capabilities import relative_to_best
+from pullback.structures._capabilities import at_least_zero, relative_to_best
 from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Compiled
-from pullback.structures._limits import check_count
-from pullback.structures._one_hot import one_hot
+from pullback.structures._one_hot import chosen_index, one_hot
 from pullback.structures._schemes import Scheme, bio, bioes
+from pullback.structures._sequences import list_padded_sequences
 from pullback.structures._tables import check_table, expected, fit_table
 
 
@@ -110,7 +109,7 @@ class Tagging(Compiled):
         exact, table, lengths = self._inputs(self._without_offset(scores.double()))
         value, marginals, uses = tagging.sequences.partition(exact, table, lengths)
         entropy = value - expected(exact, marginals).sum(-1) - expected(table, uses).sum(-1)
-        return (entropy + (-entropy.detach()).clamp_min(0)).to(scores.dtype)  # a difference of sums may round below 0
+        return at_least_zero(entropy).to(scores.dtype)
 
     # ---- scores of its own
 
@@ -164,18 +163,14 @@ class Tagging(Compiled):
         return torch.arange(event[0])[:, None].expand(*event)
 
     def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
-        (n,) = length
-        check_count("Tagging", event[1] ** n)
-        every = torch.tensor(list(itertools.product(range(event[1]), repeat=n)), dtype=torch.long)
-        return self.one_hot(torch.cat([every, torch.full((len(every), event[0] - n), -1)], -1), event[1])
+        return self.one_hot(list_padded_sequences("Tagging", length[0], event[1], event[0]), event[1])
 
     # ---- tags
 
     @staticmethod
     def tags(vertices: Tensor) -> Tensor:
         """The tags (..., n) of sequences given as vertices (..., n, t); −1 for padding."""
-        found = vertices != 0
-        return torch.where(found.any(-1), found.to(torch.uint8).argmax(-1), -1)
+        return chosen_index(vertices)
 
     @staticmethod
     def one_hot(tags: Tensor, t: int) -> Tensor:
