@@ -75,10 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     """Trains a model with each latent, and returns their bounds."""
     parser = argparse.ArgumentParser(description="A discrete VAE on handwritten digits.")
     parser.add_argument("--epochs", type=int, default=30)
-    epochs = parser.parse_args(arguments).epochs
+    parser.add_argument("--images", type=int, default=1797, help="how many, the 297 that are held out among them")
+    options = parser.parse_args(arguments)
     digits = torch.tensor(load_digits().data, dtype=torch.float32)
     digits = digits[torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))]
-    return {name: train(name, digits, epochs) for name in LATENTS}
+    return {name: train(name, digits[: options.images], options.epochs) for name in LATENTS}
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def main() -> float:
         optimizer.step()
         if step % 20 == 19:
             print(f"step {step + 1}: cells wrong per path {losses.mean():.2f}")
-    return float(losses.mean())
+    return losses.mean().item()
 
 
 if __name__ == "__main__":

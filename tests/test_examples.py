@@ -23,3 +23,7 @@ def test_methods_that_average_find_the_best_subset_and_those_that_ask_at_one_ver
     for name in ("imle", "imle, two-sided", "imle, adaptive", "perturbed"):
         assert found[name] < 0.12, name
     assert found["ste"] > 0.2 and found["spigot"] > 0.2
+
+
+def test_a_solver_of_ones_own_is_trained_through():
+    assert runpy.run_path(str(EXAMPLES / "own_solver.py"))["main"]() < 0.05
