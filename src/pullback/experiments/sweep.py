@@ -64,7 +64,9 @@ def _with(run: Run[Any], name: str, value: Value, estimators: list[str]) -> Run[
 def _row(standard: Run[Any], text: str) -> Run[Any]:
     name, _, inside = text.strip().partition("(")
     if text.count("(") != text.count(")"):
-        raise Mistake(f"{text.strip()!r} has a parenthesis without its partner; expected a row such as spigot(step_size=0.1).")
+        raise Mistake(
+            f"{text.strip()!r} has a parenthesis without its partner; expected a row such as spigot(step_size=0.1)."
+        )
     run = replace(standard, estimator=name, options=standard.options if name == standard.estimator else ())
     for part in filter(None, inside.rstrip(")").split(",")):
         option, (value,) = parse_assignment(part.strip())
