@@ -22,7 +22,7 @@ from pullback.structures._structure import Structure, without_mean
 _NO_SUMS = (
     "a sum over all matchings is a permanent, which nobody knows how to compute (#P-hard).  `sparsemap` gives a "
     "differentiable point, `Sinkhorn()` regularizes by the entropy of the pairs instead of that of the matchings, and "
-    "noise on the scores of an argmax draws matchings."
+    "`perturbed` and `imle` average over noise on the scores."
 )
 
 
