@@ -57,6 +57,10 @@ class Surrogate(Estimator):
 
     def __post_init__(self) -> None:
         check_number("Surrogate: scale", self.scale)
+        if not isinstance(self.prediction, Regularizer):
+            raise TypeError(
+                f"Surrogate: prediction is {self.prediction!r}; expected a Regularizer such as Unregularized()."
+            )
         if self.descent.rescales and not same(self._origin, self.prediction):
             raise ValueError(
                 f"Surrogate: {self.descent} divides the gradient by its steps, so the label has to be pulled back from "
