@@ -4,6 +4,7 @@ import json
 import shlex
 
 import pytest
+import torch
 
 import pullback as pb
 from pullback.experiments import arguments, cli, demo, records
@@ -39,20 +40,34 @@ def fails(capsys, *arguments):
         ("run clusters --set step_size=-1", "step_size is -1; expected a finite number ≥ 0"),
         ("run clusters --set stepsize=1", "did you mean 'step_size'?"),
         ("run clusters --set step_size=1,2", "`pullback sweep` trains one model for each"),
+        ("run clusters --set backtrack=no", "spigot: backtrack is 'no'; expected true or false"),
+        ("run clusters --estimator reinforce --set distribution=3", "reinforce: distribution is 3; expected a name"),
+        ("run clusters --estimator best_vertex --set prediction=3", "prediction is 3; expected a Regularizer"),
         ("run clusters --clusters 0", "clusters is 0"),
+        ("run clusters --data-seed 99999999999999999999", "expected a number below 2^32"),
         ("run listops --data nowhere --estimator gold", "nowhere/listops/test_d20a.tsv is not there"),
         ("sweep clusters --estimators ste --seeds 0", "seeds is 0"),
         ("sweep clusters --estimators ste --set temperature=1", "'temperature' is not known"),
         ("sweep clusters --engine rayy", "invalid choice 'rayy'"),
+        ("sweep clusters --estimators ste --workers 0", "workers is 0; expected an integer ≥ 1"),
         ("report nowhere", "nowhere is not a folder"),
         ("tasks all", "it has no options"),
         ("compare clusters --estimators spigott", "did you mean 'spigot'?"),
+        ("compare clusters --draws 0", "draws is 0; expected an integer ≥ 1"),
+        ("compare clusters --examples -1", "examples is -1; expected an integer ≥ 1"),
+        ("compare digits", "Matching has no partition function"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, answer, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert answer in fails(capsys, *arguments.split())
     assert not list(tmp_path.rglob("records.jsonl"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to train on")
+def test_a_gpu_that_is_not_there_is_named(capsys, tmp_path):
+    answer = fails(capsys, "run", "clusters", *QUICK, "--accelerator", "gpu", "--out", str(tmp_path))
+    assert "accelerator is gpu, which is not there" in answer
 
 
 def test_help_explains_every_option(capsys):

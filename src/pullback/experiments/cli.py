@@ -146,7 +146,15 @@ def _train_all(
 
 def _compare(given: Sequence[str], console: Console) -> int:
     command, _ = arguments.parse_of_task(arguments.CompareCommand, "compare", given)
+    for name in ("examples", "draws", "samples"):
+        if getattr(command, name) < 1:
+            raise Mistake(f"{name} is {getattr(command, name)}; expected an integer ≥ 1.")
     task: Task = command.run.task
+    if not task.structure.offers(pb.LogLinear):
+        raise Mistake(
+            f"compare: {type(task.structure).__name__} has no partition function, and so no expected loss to compare "
+            f"the gradients of {task.name} with."
+        )
     fitting = [name for name in task.estimators() if name not in task.yardsticks()]
     rows = split_rows(command.estimators) or fitting
     estimators = {}

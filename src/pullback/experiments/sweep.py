@@ -123,6 +123,8 @@ def sweep(
 
     A process that is killed takes no other run with it: what it worked on is begun again from its last checkpoint.
     """
+    if workers < 1:
+        raise Mistake(f"workers is {workers}; expected an integer ≥ 1.")
     folder = folder.resolve()  # a worker may be at home in another folder
     for log in (Log(folder / run.key) for run in runs if tensorboard):
         events = Events(log)  # if that is not possible, it is said before anything is trained

@@ -15,6 +15,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from pullback.experiments.estimators import make_estimator
+from pullback.experiments.mistakes import Mistake
 from pullback.experiments.records import Log, Record
 from pullback.experiments.run import Optimizer, Run
 from pullback.experiments.task import Informed, Model, Split, batch_of
@@ -93,11 +94,14 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
     torch.manual_seed(run.seed + 1_000_003 * fabric.global_rank)  # processes draw samples and noise of their own
     found = log.checkpoint(is_writer=fabric.is_global_zero)
     if found is not None:
-        model.load_state_dict(found["model"])
-        optimizer.load_state_dict(found["optimizer"])
-        step, cost.seconds, cost.decodings = found["step"], found["seconds"], found["decodings"]
-        losses = [torch.tensor(loss) for loss in found["losses"]]
-        _restore_random(found["random"], fabric)
+        try:
+            model.load_state_dict(found["model"])
+            optimizer.load_state_dict(found["optimizer"])
+            step, cost.seconds, cost.decodings = found["step"], found["seconds"], found["decodings"]
+            losses = [torch.tensor(loss) for loss in found["losses"]]
+            _restore_random(found["random"], fabric)
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:  # that of another version, perhaps
+            raise log.cannot_go_on() from error
 
     def save() -> None:
         checkpoint = {
@@ -257,7 +261,10 @@ def _fabric(accelerator: str) -> Fabric:
     """One process, or those that torchrun has started."""
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     strategy = "ddp_find_unused_parameters_true" if int(os.environ.get("WORLD_SIZE", "1")) > 1 else "auto"
-    fabric = Fabric(accelerator=accelerator, devices=processes, strategy=strategy)
+    try:
+        fabric = Fabric(accelerator=accelerator, devices=processes, strategy=strategy)
+    except RuntimeError as error:
+        raise Mistake(f"accelerator is {accelerator}, which is not there: {str(error).splitlines()[0]}") from error
     fabric.launch()
     return fabric
 
