@@ -156,6 +156,10 @@ def test_bad_options_are_refused():
         pb.reinforce(13, replacement=False)
     with pytest.raises(ValueError, match="distribution is 'sparse'; expected 'sparsemap' perhaps, or one of gibbs"):
         pb.reinforce(distribution="sparse")
+    with pytest.raises(TypeError, match="distribution is 3; expected a name such as 'gibbs', or a class"):
+        pb.reinforce(distribution=3)
+    with pytest.raises(TypeError, match="prediction is 3; expected a Regularizer such as"):
+        pb.best_vertex(3)
     with pytest.raises(ValueError, match="entropy is -1; expected a finite number ≥ 0"):
         pb.reinforce(entropy=-1)
     with pytest.raises(ValueError, match="k is 0; expected an integer ≥ 1"):

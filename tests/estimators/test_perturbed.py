@@ -284,6 +284,14 @@ def test_the_gradient_of_scores_that_are_sure_does_not_explode_with_little_noise
     assert (gradient_of(estimator, CHOICE, scores, lambda z: 1e3 * z.sum(-1)) == 0).all()
 
 
+@pytest.mark.parametrize("scale", [0.0, torch.tensor([0.0, 1.0], dtype=F64)])
+def test_without_noise_the_gradient_is_that_of_the_argmax(scale):
+    scores = torch.tensor([[0.5, 0.0, -1.0], [0.5, 0.0, -1.0]], dtype=F64)
+    estimator = pb.perturbed(noise=pb.Normal(scale), samples=8, generator=seed())
+    gradient = gradient_of(estimator, CHOICE, scores, lambda z: z @ scores[0])
+    assert (gradient[0] == 0).all() and bool(gradient[1].any()) == isinstance(scale, torch.Tensor)
+
+
 @every_case
 def test_the_prediction_is_the_gradient_of_the_conjugate(case):
     scores = case.scores().requires_grad_()

@@ -155,6 +155,12 @@ def test_a_gap_may_differ_by_example():
         assert_close(whole[i], alone[i])
 
 
+@pytest.mark.parametrize("shape", [(5,), (2, 3)])
+def test_gaps_that_are_not_one_for_each_example_are_refused(shape):
+    with pytest.raises(ValueError, match=r"gap has shape .*; expected one number, or the batch shape"):
+        gradient_of(pb.gapped_ste(gap=torch.ones(shape)), CHOICE, random(3, 4), lambda z: z @ PRICE)
+
+
 def test_simple_with_one_item_is_straight_through_softmax_at_a_draw():
     scores = random(6, 4)
     for structure in (pb.Subset(1), CHOICE):

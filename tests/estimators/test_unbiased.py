@@ -379,6 +379,13 @@ def test_a_supplied_baseline_is_a_function_of_the_scores_or_a_tensor_that_may_ch
     assert noise(make(value), case, scores, loss) < 0.5 * noise(make("none"), case, scores, loss)
 
 
+def test_a_supplied_baseline_holds_for_every_draw_of_noise():
+    scores = torch.zeros(2, 3, dtype=F64, requires_grad=True)
+    estimator = pb.Perturbed(pb.reinforce(1, torch.tensor([1.0, 2.0], dtype=F64)), "none", samples=4)
+    losses = estimator.loss(pb.Categorical(), scores, lambda z: torch.tensor([1.0, 2.0], dtype=F64))
+    assert (torch.autograd.grad(losses.sum(), scores)[0] == 0).all()
+
+
 @pytest.mark.parametrize(
     ("baseline", "words"),
     [(lambda s: s, r"shape \(2, 3\)"), (torch.zeros(3), r"shape \(3,\)"), (lambda s: 1.0, "type float")],

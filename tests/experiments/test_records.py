@@ -88,6 +88,16 @@ def test_a_line_that_is_no_whole_record_is_named(record, finished, tmp_path):
     assert len(result.records) == 2 and "line 3 is not a record" in complaint
 
 
+@pytest.mark.parametrize("numbers", [{"validation": {"accuracy": "high"}}, {"test": {"a": [1]}}, {"gradient": [1]}])
+def test_measures_that_are_not_numbers_are_named(numbers, finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    record = json.loads((folder / "records.jsonl").read_text().splitlines()[-1])
+    with (folder / "records.jsonl").open("a") as file:
+        file.write(json.dumps(record | numbers) + "\n")
+    (result,), (complaint,) = records.read(tmp_path, TASKS)
+    assert len(result.records) == 2 and "line 3 is not a record" in complaint
+
+
 def test_a_file_that_cannot_be_opened_is_named(finished, tmp_path):
     _, folder = copy_of(finished, tmp_path)
     folder.joinpath("records.jsonl").unlink()
@@ -96,12 +106,30 @@ def test_a_file_that_cannot_be_opened_is_named(finished, tmp_path):
     assert results == [] and "records.jsonl: Is a directory" in complaint
 
 
-@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04 torn"])
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"hello", b"PK\x03\x04 torn"])
 def test_a_checkpoint_that_cannot_be_read_is_named(content, finished, tmp_path):
     _, folder = copy_of(finished, tmp_path)
     folder.joinpath("checkpoint.pt").write_bytes(content)
     with pytest.raises(Mistake, match=r"checkpoint\.pt cannot be read.*without this file it begins anew"):
         Log(folder).checkpoint()
+
+
+@pytest.mark.parametrize("content", [torch.ones(3), {"a": 1}, {"step": 2}, {"step": 2, "model": {}, "optimizer": {}}])
+def test_a_checkpoint_of_something_else_is_named(content, finished, tmp_path):
+    run, folder = copy_of(finished, tmp_path)
+    (folder / "done").unlink()
+    torch.save(content, folder / "checkpoint.pt")
+    with pytest.raises(Mistake, match=r"checkpoint\.pt cannot be read.*without this file it begins anew"):
+        train(run, tmp_path)
+
+
+def test_what_a_killed_process_left_beside_its_place_is_removed(finished, tmp_path):
+    run, folder = copy_of(finished, tmp_path)
+    (folder / "done").unlink()
+    for name in ("checkpoint.pt.123", "records.jsonl.77"):
+        (folder / name).write_text("torn")
+    train(run, tmp_path)
+    assert not list(folder.glob("*.*.*"))
 
 
 def test_an_unfinished_run_is_known_as_such(finished, tmp_path):

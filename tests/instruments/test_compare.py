@@ -55,6 +55,15 @@ def test_where_vertices_cannot_be_listed_samples_stand_in():
     assert "by samples" in str(found)
 
 
+def test_a_list_of_vertices_that_is_too_long_to_be_used_is_not_made(monkeypatch):
+    def enumerate_all(self, shape):
+        raise AssertionError(f"asked to list all vertices of {shape}")
+
+    monkeypatch.setattr(pb.Binary, "enumerate", enumerate_all)
+    found = pb.compare_gradients(pb.Binary(), torch.zeros(2, 20), lambda z: z.sum(-1), ["ste"], samples=32)
+    assert found.standard_error > 0
+
+
 def test_the_share_of_zero_gradients_is_counted():
     frozen = {"tiny": pb.spigot(0.0)}
     found = rows(pb.compare_gradients(pb.Subset(3), scores(), downstream, frozen))

@@ -45,7 +45,9 @@ class PerturbedMaximum(Regularizer, nn.Module):
         if not (torch.is_grad_enabled() and scores.requires_grad):
             return structure.argmax(noisy).mean(0)
         every = structure.argmax(torch.cat([noisy, scores.detach().unsqueeze(0)]))
-        slope = structure.count_once(self.noise.slope(epsilon)) / scale
+        size = torch.as_tensor(scale, dtype=scores.dtype, device=scores.device)
+        size = torch.where(size == 0, 1, size)  # without noise every vertex is the last, and the gradient 0
+        slope = structure.count_once(self.noise.slope(epsilon)) / size
         mean: Tensor = _MonteCarlo.apply(scores, every, slope, structure.event_dims)  # type: ignore[no-untyped-call]
         return mean
 

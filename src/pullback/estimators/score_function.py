@@ -13,6 +13,7 @@ from pullback.distributions.sparsemap import SparseMAPDistribution
 from pullback.estimators._estimator import Estimator, Loss, Replay, check_batch, cooled, evaluate, redeem, weigh
 from pullback.estimators._without_replacement import MOST, draw
 from pullback.regularizers._options import Number, among, by_name, check_count, check_number, now
+from pullback.structures._checks import broadcasts
 from pullback.structures._structure import Structure
 
 
@@ -120,7 +121,7 @@ class Supplied(Baseline, nn.Module):
         with torch.no_grad():
             found = self.value if isinstance(self.value, Tensor) else self.value(sampled.scores)
         batch = sampled.losses.shape[1:]
-        if not isinstance(found, Tensor) or (found.dim() > 0 and found.shape != batch):
+        if not isinstance(found, Tensor) or not broadcasts(found.shape, batch):
             shape = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
             raise ValueError(
                 f"reinforce: the baseline has {shape}; expected a tensor with one number for each example, "
@@ -251,6 +252,10 @@ def _baseline(given: Baseline | str | Callable[[Tensor], Tensor] | Tensor) -> Ba
 
 def _distribution(given: Distributed | str) -> Distributed:
     if not isinstance(given, str):
+        if not callable(given):
+            raise TypeError(
+                f"reinforce: distribution is {given!r}; expected a name such as 'gibbs', or a class such as Gibbs."
+            )
         return given
     if given not in DISTRIBUTIONS:
         raise ValueError(f"reinforce: distribution is {given!r}; expected {among(given, DISTRIBUTIONS)}.")

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from pullback.estimators._estimator import Estimator, Loss, cooled, follow
+from pullback.estimators._estimator import Estimator, Loss, check_batch, cooled, follow
 from pullback.regularizers._options import Number, check_count, check_number, now
 from pullback.structures._capabilities import Simplex, require
 from pullback.structures._structure import Structure
@@ -118,7 +118,9 @@ class Gapped(StraightThrough):
     def smooth(self, structure: Simplex, scores: Tensor, drawn: Tensor) -> Tensor:
         given = scores.detach()
         gap = now("Gapped: gap", self.gap)
-        gap = structure.widen(gap.to(given)) if isinstance(gap, Tensor) and gap.dim() > 0 else gap
+        if isinstance(gap, Tensor) and gap.dim() > 0:
+            check_batch("Gapped: gap", gap, structure, given)
+            gap = structure.widen(gap.to(given))
         highest = given.amax(-1, keepdim=True)
         shift = torch.where(drawn == 1, highest - given, (highest - gap - given).clamp_max(0))
         return structure.marginals(cooled(structure, scores + shift, self.temperature))

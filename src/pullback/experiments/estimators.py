@@ -57,6 +57,9 @@ def make_estimator(task: Task, name: str, options: dict[str, Value], noise: floa
     for option in options:
         if option not in has:
             raise unknown(f"{name}: option", option, has)
+    for option, standard in standard_options(name).items():
+        if isinstance(standard, bool) and not isinstance(options.get(option, standard), bool):
+            raise Mistake(f"{name}: {option} is {options[option]!r}; expected true or false.")
     if not task.from_catalog(name):
         return _made_by(task, name)
     estimator = _from_catalog(name, options)

@@ -27,6 +27,7 @@ except ImportError:  # not on Windows: there two processes can train the same ru
     fcntl = None  # type: ignore[assignment]
 
 FORMAT, VERSION = "pullback run", 2
+FILES = ("run.json", "records.jsonl", "checkpoint.pt", "pictures.json", "done", "failed")
 Record = dict[str, Any]
 
 
@@ -71,6 +72,9 @@ class Log:
     def begin(self, run: Run[Any]) -> None:
         """Says what the run is; forgets an earlier failure."""
         self.path("failed").unlink(missing_ok=True)
+        for name in FILES:  # what a process was writing when it was killed
+            for beside in self.folder.glob(f"{name}.*"):
+                beside.unlink()
         if not self.path("run.json").exists():
             about = {
                 "format": FORMAT,
@@ -86,6 +90,8 @@ class Log:
         """Appends a record."""
         with self.path("records.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({"version": VERSION, **record}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # before the checkpoint: what it leaves behind is not trained again
 
     def save(self, checkpoint: dict[str, Any]) -> None:
         """Puts the checkpoint in place of the last."""
@@ -95,13 +101,29 @@ class Log:
 
     def checkpoint(self, is_writer: bool = True) -> dict[str, Any] | None:
         """The last checkpoint, None if there is none yet; whoever writes drops records that are newer."""
-        found = _load(self.path("checkpoint.pt"))
+        found = self._load()
         if not is_writer:
             return found
         records, _ = read_records(self.path("records.jsonl"))
         kept = [record for record in records if found is not None and record["step"] <= found["step"]]
         self._replace("records.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
         return found
+
+    def _load(self) -> dict[str, Any] | None:
+        if not self.path("checkpoint.pt").exists():
+            return None
+        try:
+            found = torch.load(self.path("checkpoint.pt"), map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, UnpicklingError, LookupError, ValueError) as error:
+            raise self.cannot_go_on() from error
+        if not isinstance(found, dict) or "step" not in found:
+            raise self.cannot_go_on()
+        return found
+
+    def cannot_go_on(self) -> Mistake:
+        """What is said where the checkpoint is not one of this run."""
+        path = self.path("checkpoint.pt")
+        return Mistake(f"{path} cannot be read, and the run cannot go on; without this file it begins anew.")
 
     def finish(self, pictures: list[Picture]) -> None:
         """Marks the run as finished."""
@@ -122,16 +144,6 @@ class Log:
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(self.path(name))
-
-
-def _load(path: Path) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    try:
-        found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, UnpicklingError) as error:
-        raise Mistake(f"{path} cannot be read, and the run cannot go on; without this file it begins anew.") from error
-    return found
 
 
 @dataclass(frozen=True)
@@ -174,8 +186,13 @@ def _is_record(given: Any) -> bool:
         isinstance(given, dict)
         and given.get("version") == VERSION
         and all(isinstance(given.get(name), int | float) for name in ("step", "loss", "seconds", "decodings"))
-        and all(isinstance(given.get(name), dict) for name in ("validation", "test"))
+        and all(_are_numbers(given.get(name)) for name in ("validation", "test"))
+        and _are_numbers(given.get("gradient", {}))
     )
+
+
+def _are_numbers(given: Any) -> bool:
+    return isinstance(given, dict) and all(isinstance(number, int | float) for number in given.values())
 
 
 def read(folder: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list[str]]:

@@ -77,9 +77,10 @@ class Run(Generic[AnyTask]):
         _check("noise", self.noise)
         _check("steps", self.steps, above=0)
         _check("evaluate_every", self.evaluate_every, above=0)
-        _check("seed", self.seed)
-        if self.seed >= 2**32:
-            raise Mistake(f"seed is {self.seed}; expected a number below 2^32.")
+        for name, seed in (("seed", self.seed), ("data_seed", getattr(self.task, "data_seed", 0))):
+            _check(name, seed)
+            if seed >= 2**32:
+                raise Mistake(f"{name} is {seed}; expected a number below 2^32.")
         make_estimator(self.task, self.estimator, dict(self.options), self.noise)  # says what is wrong with the name
 
     @property

@@ -94,11 +94,14 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
     torch.manual_seed(run.seed + 1_000_003 * fabric.global_rank)  # processes draw samples and noise of their own
     found = log.checkpoint(is_writer=fabric.is_global_zero)
     if found is not None:
-        model.load_state_dict(found["model"])
-        optimizer.load_state_dict(found["optimizer"])
-        step, cost.seconds, cost.decodings = found["step"], found["seconds"], found["decodings"]
-        losses = [torch.tensor(loss) for loss in found["losses"]]
-        _restore_random(found["random"], fabric)
+        try:
+            model.load_state_dict(found["model"])
+            optimizer.load_state_dict(found["optimizer"])
+            step, cost.seconds, cost.decodings = found["step"], found["seconds"], found["decodings"]
+            losses = [torch.tensor(loss) for loss in found["losses"]]
+            _restore_random(found["random"], fabric)
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:  # that of another version, perhaps
+            raise log.cannot_go_on() from error
 
     def save() -> None:
         checkpoint = {
@@ -262,7 +265,7 @@ def _fabric(accelerator: str) -> Fabric:
     try:
         fabric = Fabric(accelerator=accelerator, devices=processes, strategy=strategy)
     except RuntimeError as error:
-        raise Mistake(f"--accelerator {accelerator} cannot be used here: {error}") from error
+        raise Mistake(f"--accelerator {accelerator} cannot be used here: {str(error).splitlines()[0]}") from error
     fabric.launch()
     return fabric
 

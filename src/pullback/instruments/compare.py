@@ -187,6 +187,11 @@ def _exact(structure: Structure, scores: Tensor, downstream: Loss, samples: int)
 
 
 def _is_short(structure: Structure, scores: Tensor) -> bool:
+    if not structure.has_own_scores and scores.numel():
+        # The logarithm of how many there are: lists that are too long to be used may also be too long to be made.
+        count = require(structure, LogLinear, "compare_gradients").log_partition(torch.zeros_like(scores)).amax()
+        if float(count) > math.log(_MOST_LISTED) + 0.01:
+            return False
     try:
         listed = require(structure, Enumerable, "compare_gradients").enumerate(scores.shape)
     except TooManyVertices:
