@@ -111,7 +111,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named(content, finished, tmp_path):
     _, folder = copy_of(finished, tmp_path)
     folder.joinpath("checkpoint.pt").write_bytes(content)
     with pytest.raises(Mistake, match=r"checkpoint\.pt cannot be read.*without this file it begins anew"):
-        Log(folder).checkpoint()
+        Log(folder).checkpoint(evaluate_every=2)
 
 
 @pytest.mark.parametrize("content", [torch.ones(3), {"a": 1}, {"step": 2}, {"step": 2, "model": {}, "optimizer": {}}])
@@ -156,5 +156,5 @@ def test_checkpoints_hold_nothing_but_data(finished):
 def test_records_after_the_last_checkpoint_are_dropped(finished, tmp_path):
     _, folder = copy_of(finished, tmp_path)
     torch.save({"step": 2}, folder / "checkpoint.pt")
-    Log(folder).checkpoint()
+    Log(folder).checkpoint(evaluate_every=2)
     assert [record["step"] for record in records.read_records(folder / "records.jsonl")[0]] == [2]

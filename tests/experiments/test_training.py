@@ -12,7 +12,7 @@ import torch
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
-from pullback.experiments.records import Log
+from pullback.experiments.records import Log, read_records
 from pullback.experiments.training import Diverged, Order, Watcher, make_optimizer, train
 from small_runs import SMALL, Interrupting, clusters, history
 
@@ -148,7 +148,7 @@ from small_runs import clusters
 from pullback.experiments.training import train
 import torch
 torch.set_num_threads(1)
-train(clusters("structured_attention"), Path(sys.argv[1]))
+train(clusters("structured_attention").with_setting("batch_size", 25), Path(sys.argv[1]))
 """
 
 
@@ -159,14 +159,29 @@ def test_two_processes_that_share_batches_give_the_result_of_one(tmp_path):
     words = [*launch, str(program), str(tmp_path / "two"), str(Path(__file__).parents[1])]
     finished = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
-    run = clusters("structured_attention")
+    run = clusters("structured_attention").with_setting("batch_size", 25)  # shares of 13 and 12
     train(run, tmp_path / "one")
     one, two = (
         torch.load(tmp_path / name / run.key / "checkpoint.pt", weights_only=True)["model"] for name in ("one", "two")
     )
     for name in one:
         torch.testing.assert_close(one[name], two[name], atol=1e-5, rtol=1e-4)
-    assert len(history(tmp_path / "two" / run.key)) == len(history(tmp_path / "one" / run.key))
+    losses = [
+        [record["loss"] for record in read_records(tmp_path / name / run.key / "records.jsonl")[0]]
+        for name in ("one", "two")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_a_run_whose_records_were_lost_does_not_go_on(tmp_path):
+    run = clusters(steps=8, evaluate_every=2)
+    train(run, tmp_path)
+    (tmp_path / run.key / "done").unlink()
+    path = tmp_path / run.key / "records.jsonl"
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join([lines[0], "torn\n", *lines[2:]]))
+    with pytest.raises(Mistake, match=r"line 2 is not JSON.*1 records of 4 are there, and the run cannot go on"):
+        train(run, tmp_path)
 
 
 def test_a_run_that_is_done_is_not_trained_again(tmp_path):

@@ -99,13 +99,23 @@ class Log:
         torch.save(checkpoint, beside)
         self._move(beside, "checkpoint.pt")
 
-    def checkpoint(self, is_writer: bool = True) -> dict[str, Any] | None:
-        """The last checkpoint, None if there is none yet; whoever writes drops records that are newer."""
+    def checkpoint(self, evaluate_every: int, is_writer: bool = True) -> dict[str, Any] | None:
+        """The last checkpoint, None if there is none yet; whoever writes drops records that are newer.
+
+        Raises where records of earlier steps, one for each `evaluate_every`, are missing.
+        """
         found = self._load()
         if not is_writer:
             return found
-        records, _ = read_records(self.path("records.jsonl"))
+        path = self.path("records.jsonl")
+        records, complaint = read_records(path)
         kept = [record for record in records if found is not None and record["step"] <= found["step"]]
+        expected = 0 if found is None else found["step"] // evaluate_every
+        if len(kept) < expected:
+            raise Mistake(
+                f"{complaint or path}: {len(kept)} records of {expected} are there, and the run cannot go on; without "
+                "checkpoint.pt it begins anew."
+            )
         self._replace("records.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
         return found
 

@@ -160,9 +160,9 @@ class Task(ABC):
             return {}
         return {"supervised": pb.Entropy() if self.structure.offers(pb.LogLinear) else pb.SquaredNorm()}
 
-    def total(self, losses: Tensor) -> Tensor:
-        """What is minimized: the mean of the losses of a batch."""
-        return losses.mean()
+    def total(self, losses: Tensor, count: int) -> Tensor:
+        """What is minimized: the mean of the losses of a batch of `count` examples, of which these are some or all."""
+        return losses.sum() / count
 
     # ---- what follows
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -92,7 +92,7 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
     losses: list[Tensor] = []
 
     torch.manual_seed(run.seed + 1_000_003 * fabric.global_rank)  # processes draw samples and noise of their own
-    found = log.checkpoint(is_writer=fabric.is_global_zero)
+    found = log.checkpoint(run.evaluate_every, fabric.is_global_zero)
     if found is not None:
         try:
             model.load_state_dict(found["model"])
@@ -126,7 +126,8 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
             for group in optimizer.param_groups:
                 group["lr"] = factor * group["full_lr"]
             try:
-                loss = task.total(wrapped.loss(batch, batch.y))
+                # Processes take the mean of their gradients; that of their sums is asked for.
+                loss = fabric.world_size * task.total(wrapped.loss(batch, batch.y), order.batch)
             except ValueError as error:
                 if _is_finite(model):
                     raise
@@ -140,7 +141,7 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
         losses.append(loss.detach())
         watcher.on_step(step, losses[-1])
         if step % run.evaluate_every == 0 or step == run.steps:
-            mean = float(torch.stack(losses).mean())
+            mean = _mean(losses, fabric)
             if not math.isfinite(mean) or not _is_finite(model):
                 raise Diverged(f"parameters are no longer finite numbers at step {step}")
             losses.clear()
@@ -157,6 +158,12 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
         shown = _on_cpu(model)
         with _aside(shown):
             log.finish(task.pictures(shown, data["test"]))
+
+
+def _mean(losses: list[Tensor], fabric: Fabric) -> float:
+    """The mean of losses, over the processes too."""
+    found = fabric.all_reduce(torch.stack(losses).mean(), reduce_op="mean")
+    return float(cast(Tensor, found))
 
 
 def evaluate(run: Run[Any], model: Model, data: Mapping[str, Split]) -> Record:

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from pullback.operators._register import is_plain_eager
+
 Part = TypeVar("Part")
 
 Number = float | Tensor | Callable[[], float | Tensor]
@@ -17,12 +19,16 @@ at every call, such as a schedule over the user's count of steps."""
 
 
 def now(what: str, number: Number, *, least: float = 0.0, above: bool = False) -> float | Tensor:
-    """The present value of `number`; what a function answers is checked as if it had been given.
+    """The present value of `number`; what a function answers, or a tensor holds now, is checked as if just given.
 
     >>> rates = iter([0.5, 0.25])
     >>> [now("step_size", lambda: next(rates)) for _ in range(2)]
     [0.5, 0.25]
     """
+    if isinstance(number, Tensor):
+        if is_plain_eager():  # it may have changed, by a schedule or an optimizer
+            check_number(what, number.detach(), least=least, above=above)
+        return number
     if not callable(number):
         return number
     found = number()

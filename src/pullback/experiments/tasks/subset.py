@@ -102,7 +102,7 @@ class SubsetToy(Task):
     def model(self, estimator: pb.Estimator) -> Model:
         return Model(Scores(self.instances, self.n), Identity(), estimator, self.structure, distances)
 
-    def total(self, losses: Tensor) -> Tensor:
+    def total(self, losses: Tensor, count: int) -> Tensor:
         """The sum: instances have nothing to do with each other, and a step means the same however many there are."""
         return losses.sum()
 
