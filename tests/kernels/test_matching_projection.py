@@ -6,7 +6,7 @@ import pytest
 from pullback.kernels import matching
 from pullback.kernels.matching.newton import nearest, new_workspace
 from reference import matching as reference
-from reference.active_set import as_vertices
+from reference.active_set import as_vertices, face_projector
 from reference.active_set import project as project_on_hull
 
 SMALL = [(1, 1), (2, 2), (3, 3), (4, 4), (1, 3), (2, 4), (3, 2), (4, 1)]
@@ -126,6 +126,33 @@ def test_the_derivative_is_a_projection_on_the_face(n, m, optional):
         product = backward(found, optional, gradient)
         expected = reference.face_projection(found[0], *tight(found, optional), gradient)
         assert np.abs(product - expected).max() < 1e-10, kind
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("scores", "optional"),
+    [
+        (np.full((2, 2), 3.5), True),  # prices of rows, of columns, or of both
+        ([[1, 1, 0, 0], [1, 1, 0, -1]], False),
+        ([[1, 1, 0], [1, 1, -1]], True),
+        ([[2, 2, -np.inf], [2, 2, -np.inf]], False),
+        ([[1, 1], [1, 1], [0, -1]], False),
+        (np.full((55, 55), 3.5), True),
+    ],
+)
+def test_equal_scores_have_the_derivative_of_their_face(scores, optional, dtype):
+    scores = np.array(scores, float)
+    n, m = scores.shape
+    found, gradient = project(scores, optional, dtype), np.random.default_rng(9).normal(size=(n, m))
+    product = backward(found, optional, gradient)
+    if n > 4:
+        expected = gradient - gradient.mean(0) - gradient.mean(1, keepdims=True) + gradient.mean()
+    else:
+        every = reference.vertices(n, m, optional).reshape(-1, n * m)
+        every = every[~(every * np.isneginf(scores).ravel()).any(1)]
+        rest = np.where(np.isneginf(scores), 0.0, scores - found[0])
+        expected = (face_projector(rest.ravel(), every, found[0].ravel()) @ gradient.ravel()).reshape(n, m)
+    assert np.abs(product - expected).max() < (1e-10 if dtype == np.float64 else 1e-6)
 
 
 @pytest.mark.parametrize("optional", [False, True])

@@ -124,6 +124,22 @@ def test_soft_ranks_have_derivatives_in_scores_and_values(scale, regularizer):
 
 
 @REGULARIZERS
+def test_equal_scores_that_share_one_value_do_not_move_the_point(regularizer):
+    values = torch.tensor([2.0, 0.5, 2.0, 7.0, 2.0], dtype=torch.float64)
+    scores = torch.tensor([1.0, -5.0, 1.0, 9.0, 1.0], dtype=torch.float64).requires_grad_()
+
+    def soft_rank(scores):
+        return pb.Ranking(values).soft_rank(scores, regularizer=regularizer)
+
+    assert_close(soft_rank(scores), torch.tensor([2.0, 0.5, 2.0, 7.0, 2.0], dtype=torch.float64))
+    assert gradcheck(soft_rank, (scores,)) and gradgradcheck(soft_rank, (scores,))
+    wanted = values.clone().requires_grad_()
+    point = pb.Ranking(wanted).soft_rank(scores.detach(), regularizer=regularizer)
+    (of_values,) = torch.autograd.grad((point * torch.arange(5.0)).sum(), wanted)
+    assert_close(of_values, torch.tensor([2.0, 1.0, 2.0, 3.0, 2.0], dtype=torch.float64))
+
+
+@REGULARIZERS
 def test_the_gradient_is_the_same_whether_or_not_it_is_differentiated_again(regularizer):
     ranking, weight = pb.Ranking(lengths=torch.tensor([40, 17])), random(2, 40, seed=1)
     slopes = []

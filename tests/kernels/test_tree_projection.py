@@ -6,6 +6,7 @@ import pytest
 from pullback.kernels.tree_cuts import laminar, subtours
 from pullback.kernels.tree_cuts import projection as tree_projection
 from pullback.kernels.trees import arborescence
+from reference.active_set import face_projector
 from reference.tree_projection import face_projection, inflow, least_inflow, subsets
 from reference.trees import arcs, enumerate_trees
 
@@ -279,6 +280,32 @@ def test_the_backward_projects_on_the_smallest_face(n, single_root):
         back = project_backward(grad, point, sets)
         for b in range(6):
             assert np.abs(back[b] - face_projection(point[b], single_root, grad[b])).max() < 1e-9
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_the_backward_projects_on_the_smallest_face_also_where_scores_are_equal(n, single_root):
+    """There sets that receive exactly 1 may have no multiplier: the solution of the dual is not unique."""
+    rng = np.random.default_rng(n)
+    for allowed in (1.0, 0.8, 0.4):
+        for values in (1, 2, 3):
+            scores, grad = rng.integers(0, values, (6, n + 1, n + 1)).astype(float), rng.normal(size=(6, n + 1, n + 1))
+            scores[rng.random(scores.shape) > allowed] = -np.inf
+            scores[:, range(n), range(1, n + 1)] = 0  # a chain, so that a tree exists
+            point, sets = project(scores, single_root)
+            back = project_backward(grad, point, sets)
+            for b in range(6):
+                assert np.abs(back[b] - face_projection(point[b], single_root, grad[b])).max() < 1e-9
+
+
+def test_sets_that_every_allowed_tree_fills_belong_to_the_face():
+    scores = np.full((1, 4, 4), 3.7)
+    scores[:, 1, 2] = scores[:, 2, 1] = -np.inf  # {1, 3} and {2, 3} receive 1 from each tree
+    trees = np.array([arcs(heads) for heads in ((3, 3, 0), (0, 3, 1), (3, 0, 2))], float).reshape(3, 16)
+    grad = np.random.default_rng(0).normal(size=(1, 4, 4))
+    back = project_backward(grad, *project(scores, single_root=True))
+    expected = face_projector(np.zeros(16), trees, trees[0]) @ grad.ravel()
+    assert np.abs(back.ravel() - expected).max() < 1e-9
 
 
 @pytest.mark.parametrize("single_root", [False, True])

@@ -68,7 +68,8 @@ def _gradients(
     entropic: bool,
 ) -> tuple[Tensor, Tensor]:
     """What `project_backward` computes, in operations that can be differentiated again; the formulas are there."""
-    order, places, blocks = order.long(), places.long(), blocks.long()
+    order, places, is_fixed = order.long(), places.long(), blocks < 0
+    blocks = torch.where(is_fixed, ~blocks, blocks).long()
     inside = _inside(point, lengths)
     weight = (point.gather(-1, order) if entropic else torch.ones_like(point)).double() * inside
     given = gradient.gather(-1, order).double().masked_fill(~inside, 0)
@@ -76,7 +77,7 @@ def _gradients(
     weights = zeros.scatter_add(-1, blocks, weight).gather(-1, blocks)
     total = zeros.scatter_add(-1, blocks, weight * given).gather(-1, blocks)
     mean = total / weights.masked_fill(weights == 0, 1)
-    of_scores = zeros.scatter(-1, order, weight * (given - mean)).to(gradient.dtype)
+    of_scores = zeros.scatter(-1, order, (weight * (given - mean)).masked_fill(is_fixed, 0)).to(gradient.dtype)
     return of_scores, zeros.scatter(-1, places, mean)
 
 
@@ -104,7 +105,7 @@ project = kernel_operator(
 """The projection onto the permutahedron of the values: the nearest point, or where `entropic`, that of least entropy.
 
 Differentiable in scores and values.  It gives the point; the order of the scores, the places of the values in order,
-and where the block of each begins.
+and where the block of each begins, the complement of it if the block is fixed.
 """
 
 

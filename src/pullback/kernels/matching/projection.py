@@ -4,11 +4,12 @@ By Birkhoff's theorem the mixtures are the matrices μ ≥ 0 whose rows and colu
 larger side, and on both if the matching is optional).
 """
 
-from pullback.kernels.matching.newton import collect, nearest, new_workspace, solve
+from pullback.kernels.matching.newton import BALANCED, collect, nearest, new_workspace, solve
 from pullback.kernels.matching.wide import fits, load
 from pullback.kernels.tools import inner, kernel
 
 ZERO = 1e-12  # of a mixture, relative to the prices: below is rounding
+LEAST_PRICE = 1e-30  # of a sum that is 1 although its price could be 0
 
 
 @kernel
@@ -16,8 +17,8 @@ def project(scores, lengths, optional, point, row_price, col_price, lo, hi):
     """The mixture of matchings nearest to the scores of each instance, and its prices.
 
     scores, point (batch, n, m); lengths (batch, 2), the rows and columns in use; row_price (batch, n) and col_price
-    (batch, m); all are zero in padding.  A sum that may be less than 1 has a price of at least 0, above 0 only if it is
-    1.  A step costs O(n m) and a solution of min(n, m) equations; half a dozen steps, a dozen for scores far apart.
+    (batch, m); all are zero in padding.  A sum that may be less than 1 has a price of at least 0, above 0 exactly if it
+    is 1.  A step costs O(n m) and a solution of min(n, m) equations; half a dozen steps, a dozen for scores far apart.
     Returns the first instance without a matching, or with a score of NaN or +∞ or a length out of range, −2 − b if the
     search on instance b did not converge, else −1.
     """
@@ -34,11 +35,27 @@ def project(scores, lengths, optional, point, row_price, col_price, lo, hi):
             return b
         if steps < 0:
             return -2 - b
+        rows, cols = rest.shape
+        least = 1.0 - (rows + cols) * BALANCED
+        _price_tight(w.row_sum, least, rows, w.row_price)
+        _price_tight(w.col_sum, least, cols, w.col_price)
         if transposed:
             _write(rest, w.row_price, w.col_price, point[b].T, col_price[b], row_price[b])
         else:
             _write(rest, w.row_price, w.col_price, point[b], row_price[b], col_price[b])
     return -1
+
+
+@inner
+def _price_tight(sums, least, count, price):
+    """Gives a price to each sum that is 1, that is at least `least`, and has none.
+
+    Where scores are equal, prices can move from rows to columns and back, and the search may leave a sum without one
+    that cannot change.  It is off 1 by no more than all others together.
+    """
+    for k in range(count):
+        if price[k] == 0.0 and sums[k] >= least:
+            price[k] = LEAST_PRICE
 
 
 @inner

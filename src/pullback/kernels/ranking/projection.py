@@ -13,7 +13,8 @@ and pool the last two blocks as long as their v is not ascending.  A block share
 
 over the block.  The first minimizes ½‖μ − s‖², the second Σ μ log μ − μ − μ s, for values above 0.  With weights u that
 are 1 for the first and μ for the second, and the weighted mean ḡ = Σ u g / Σ u over the block, the derivative turns g
-into u (g − ḡ) for the scores, and into ḡ for each of the values.
+into u (g − ḡ) for the scores, and into ḡ for each of the values.  A block whose values are all the same is *fixed*:
+equal scores share it, but μ stays when they change, and the derivative for the scores is 0.
 
 Ties in v are pooled: then the block spans the face that μ lies on.  O(n) after sorting.
 Reference: Blondel et al. (2020); Best, Chakravarti and Ubhaya (2000).
@@ -134,8 +135,8 @@ def _projection(name, alone, pool, write):
         """The projection of each instance, zero beyond lengths[b], and what its derivative needs.
 
         order[b, i] and places[b, i] (int32): the item of the i-th lowest score and the place of the i-th lowest value;
-        blocks[b, i] (int32): where the block of the i-th lowest score begins.  Returns the first instance in which a
-        score or value is NaN or infinite, or −1.
+        blocks[b, i] (int32): where the block of the i-th lowest score begins, or its complement if the block is fixed.
+        Returns the first instance in which a score or value is NaN or infinite, or −1.
         """
         size = scores.shape[1]
         work, rows = sorting(size), _rows(size)
@@ -150,11 +151,13 @@ def _projection(name, alone, pool, write):
                 count += 1
             rows.start[count] = n
             for i in range(n, size):
-                point[b, i], blocks[b, i] = 0.0, i
+                point[b, i], blocks[b, i] = 0.0, ~i
             for block in range(count):
-                write(rows, block, rows.start[block + 1], order[b], point[b])
-                for i in range(rows.start[block], rows.start[block + 1]):
-                    blocks[b, i] = rows.start[block]
+                first, end = rows.start[block], rows.start[block + 1]
+                write(rows, block, end, order[b], point[b])
+                begin = first if rows.value[first] < rows.value[end - 1] else ~first
+                for i in range(first, end):
+                    blocks[b, i] = begin
         return -1
 
     return compiled(project, name, decorate=kernel)
@@ -172,16 +175,17 @@ def project_backward(gradient, point, lengths, order, places, blocks, entropic, 
         for i in range(n, gradient.shape[1]):
             of_scores[b, i], of_values[b, i] = 0.0, 0.0
         while first < n:
-            end, total, weights = first, 0.0, 0.0
-            while end < n and blocks[b, end] == first:
+            end, block, total, weights = first, blocks[b, first], 0.0, 0.0
+            while end < n and blocks[b, end] == block:
                 weight = point[b, order[b, end]] if entropic else 1.0
                 total += weight * gradient[b, order[b, end]]
                 weights += weight
                 end += 1
             mean = total / weights if weights > 0.0 else 0.0
+            moves = 1.0 if block >= 0 else 0.0
             for i in range(first, end):
                 weight = point[b, order[b, i]] if entropic else 1.0
-                of_scores[b, order[b, i]] = weight * (gradient[b, order[b, i]] - mean)
+                of_scores[b, order[b, i]] = moves * weight * (gradient[b, order[b, i]] - mean)
                 of_values[b, places[b, i]] = mean
             first = end
     return -1

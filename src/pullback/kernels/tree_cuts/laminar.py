@@ -10,6 +10,9 @@ there are several arcs from a head to a word; sets ask for nothing but the ends.
 A violated set can be made to fit the family if the sets of the family are tight (receive exactly 1): inflow is
 submodular, inflow(S ∩ T) + inflow(S ∪ T) ≤ inflow(S) + inflow(T), so where T crosses S the intersection or the union
 is violated as well, and it crosses fewer sets.  Hence a family never has more sets than there are words.
+
+Where S is tight as well, so are both, and no arc with mass connects S ∖ T with T ∖ S: the arcs in S and in T, counted
+together, are those in S ∩ T and in S ∪ T.  So a family of tight sets to which no other can be added spans all of them.
 """
 
 import numpy as np
@@ -150,6 +153,19 @@ def uncross(n, number, member, words, sets, arcs, union):
                 member[j] = union[j]
         if min(received, received_by_union) >= 1.0 - 1e-12:  # a single word receives 1, up to rounding
             return False
+
+
+@inner
+def unite(n, number, member, words, sets):
+    """Add to the tight set `member` the sets of the family that it crosses: their union is tight as well."""
+    share(n, number, member, words, sets)
+    size = sets[1].shared
+    sets[0].meet = sets[1].meet = 0
+    for k in range(2, number):
+        crosses = 0 < sets[k].shared < min(size, sets[k].size)
+        sets[k].meet = crosses or sets[sets[k].parent].meet > 0
+    for j in range(1, n + 1):
+        member[j] = member[j] or sets[words[j].home].meet > 0
 
 
 @inner

@@ -15,6 +15,9 @@ At the end μ is feasible, and the multipliers prove that it is nearest: for any
 
 Exactly one root arc is an equality for the set of all words: its multiplier may have either sign.
 
+The face of μ is told by its support and the sets that receive exactly 1.  Where scores are equal, some of these may
+have no multiplier; they are looked for at the end.
+
 Where arcs have labels, so do the columns: sparsemax runs over pairs of head and label, and a set counts them all.
 """
 
@@ -35,14 +38,26 @@ from pullback.kernels.tree_cuts.laminar import (
     remove,
     start,
     uncross,
+    unite,
 )
-from pullback.kernels.tree_cuts.subtours import EDGE, NODE, is_feasible, next_set, separate
+from pullback.kernels.tree_cuts.subtours import (
+    EDGE,
+    NODE,
+    TIGHT,
+    fill,
+    is_feasible,
+    next_set,
+    prepare,
+    separate,
+    tight_set,
+)
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
 STEPS = 2  # of the dual before looking for more sets
 SOLVED, LEFT, UNSOLVED = 0, 1, 2
 MANY, PER_WORD = 8, 0.125  # more sets than this together are deeply nested
+PLACES = 64  # of a small table, a power of 2
 
 
 @kernel
@@ -63,7 +78,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
     nodes, edges = np.empty(N + 1, NODE), np.empty(2 * N * width, EDGE)
     queue, reached = np.empty(N, np.int64), np.empty(N, np.int64)
-    found = np.empty((2, N), np.bool_)
+    found, seen = np.empty((2, N), np.bool_), np.empty(PLACES)
     for b in range(lo, hi):
         n = lengths[b]
         left[b] = False
@@ -87,7 +102,10 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
             return -2 - b
         left[b] = outcome == LEFT
         if not left[b]:
-            _finish(n, number, words, family, arcs, hessian, point[b], sets[b])
+            _write_point(n, number, words, family, arcs, point[b])
+            if _has_ties(n, score, words, arcs, seen):
+                number = _complete(n, number, words, family, arcs, nodes, edges, reached, found[0])
+            _write_sets(n, number, words, family, arcs, hessian, sets[b])
     return -1
 
 
@@ -218,8 +236,8 @@ def _add_cut(n, number, score, words, sets, arcs, row, found):
 
 
 @inner
-def _finish(n, number, words, sets, arcs, hessian, point, active):
-    """Write the point and the independent active sets."""
+def _write_point(n, number, words, sets, arcs, point):
+    """Write the point, with zeros where only round-off is left."""
     labels = labels_of(point, words)
     zero = ZERO + 1e-14 * largest_penalty(number, sets)
     for j in range(1, n + 1):
@@ -228,6 +246,59 @@ def _finish(n, number, words, sets, arcs, hessian, point, active):
                 arcs[j, c].mass = 0.0
             else:
                 point[arcs[j, c].head, labels * j + arcs[j, c].label] = arcs[j, c].mass
+
+
+@inner
+def _has_ties(n, score, words, arcs, seen):
+    """Whether two arcs that have mass have the same score, each relative to the best arc into its word.
+
+    A best arc counts only if its word has another.  Each score that was seen has a place that follows from its value;
+    one may take the place of another, and then a tie goes unnoticed, but not where ties abound.
+    """
+    labels = labels_of(score, words)
+    seen[:] = np.inf
+    for j in range(1, n + 1):
+        has_best = False
+        for c in range(words[j].count):
+            if arcs[j, c].mass > 0.0:
+                x = score[j, labels * arcs[j, c].head + arcs[j, c].label]
+                if x == 0.0 and not has_best:
+                    has_best = True
+                    continue
+                place = np.int64(min(-x, 1e9) * 1618.0339887) & (PLACES - 1)
+                if seen[place] == x:
+                    return True
+                seen[place] = x
+    return False
+
+
+@inner
+def _complete(n, number, words, sets, arcs, nodes, edges, reached, member):
+    """Add the sets that receive exactly 1 without a multiplier; returns the new number of sets.
+
+    Each arc asks for the smallest such set that contains both its ends and crosses none of the family.  After that none
+    is left which crosses none of the family, so that the family spans them all (see `laminar`).
+    """
+    sets[1].equality |= prepare(n, words, arcs, nodes, edges) <= 1.0 + TIGHT
+    for j in range(1, n + 1):
+        fill(n, j, nodes, edges, reached)
+        last = np.int64(0)
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0 and arc.head != last:
+                last = np.int64(arc.head)
+                if tight_set(n, last, j, sets[arc.set].size, nodes, edges, reached, member) > 0:
+                    unite(n, number, member, words, sets)
+                    place = insert(n, number, member, words, sets, arcs)
+                    if place > 0:
+                        sets[place].equality = 1
+                        number += 1
+    return number
+
+
+@inner
+def _write_sets(n, number, words, sets, arcs, hessian, active):
+    """Write the independent sets of the family that receive exactly 1."""
     for k in range(1, number):
         sets[k].free = sets[k].multiplier != 0.0 or sets[k].equality
         sets[k].step = 0.0

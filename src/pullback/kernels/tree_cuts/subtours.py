@@ -1,4 +1,4 @@
-"""Violated subtour sets of a fractional tree, found exactly by maximum flow.
+"""Violated and tight subtour sets of a fractional tree, found exactly by maximum flow.
 
 A point μ whose columns are distributions over heads is a mixture of arborescences exactly when every set S of words
 receives at least 1 from outside (Edmonds 1967),
@@ -7,6 +7,9 @@ receives at least 1 from outside (Edmonds 1967),
 
 that is, when a flow of 1 reaches each word from the root.  Words whose flow is known are `settled`: every violated set
 is disjoint from them, so they count as the root from then on, and most words settle without a flow of their own.
+
+A set is tight if it receives exactly 1.  Then a flow of 1 to one of its words fills all arcs from outside, and no arc
+leads it out again: the tight sets around v are those that the residual graph of a flow to v does not enter.
 """
 
 import numpy as np
@@ -34,6 +37,7 @@ EDGE = np.dtype(
 
 BLIND = 1e-3  # the inflow below which a set is found alone
 EMPTY = 1e-14  # a residual capacity below this is round-off
+TIGHT = 1e-9  # below this at the end, when the masses themselves are known up to round-off
 
 
 @inner
@@ -128,6 +132,47 @@ def next_set(n, goal, disjoint, nearest_first, nodes, edges, queue, reached, set
             if member[reached[q]] and not nodes[reached[q]].settled:
                 settled = _settle(reached[q], nodes, queue, settled)
     return True, settled, done
+
+
+@inner
+def prepare(n, words, arcs, nodes, edges):
+    """Begins to look for tight sets; returns what the set of all words receives."""
+    _build(n, words, arcs, nodes, edges)
+    total = 0.0
+    for j in range(1, n + 1):
+        total += nodes[j].fed
+    return total
+
+
+@inner
+def fill(n, v, nodes, edges, reached):
+    """A flow of 1 to v, for the tight sets around v."""
+    _restore(n, nodes, edges)
+    _push(n, v, 2.0, nodes, edges, reached)  # more than there is
+
+
+@inner
+def tight_set(n, u, v, most, nodes, edges, reached, member):
+    """The smallest tight set that contains u and v, the word of the last `fill`, in `member`; returns its size.
+
+    0 if there is none, or none of less than `most` words.
+    """
+    member[: n + 1] = False
+    member[u] = member[v] = True
+    reached[0] = u
+    filled, done = 1, 0
+    while done < filled:
+        j = reached[done]
+        done += 1
+        if nodes[j].spare > TIGHT or filled + 1 >= most:
+            return 0
+        for e in range(nodes[j].first, nodes[j + 1].first):
+            target = edges[e].target
+            if edges[e].residual > TIGHT and not member[target]:
+                member[target] = True
+                reached[filled] = target
+                filled += 1
+    return filled + 1
 
 
 @inner
@@ -226,6 +271,15 @@ def _flow(n, v, goal, nodes, edges, reached):
             flow += min(edge.mass, nodes[edge.target].fed)
     if flow >= goal:  # paths of two arcs are enough
         return flow, 0
+    flow, filled = _push(n, v, goal, nodes, edges, reached)
+    _restore(n, nodes, edges)
+    return flow, filled
+
+
+@inner
+def _push(n, v, goal, nodes, edges, reached):
+    """The same, with the flow left in the residuals."""
+    flow = nodes[v].fed
     for j in range(1, n + 1):
         nodes[j].spare = nodes[j].fed
     nodes[v].spare = 0.0
@@ -235,6 +289,7 @@ def _flow(n, v, goal, nodes, edges, reached):
         head = nodes[edge.target]
         if edge.mass > 0.0 and not head.settled:
             push = min(edge.mass, head.fed)
+            flow += push
             head.spare -= push
             head.touched = 1
             edge.residual -= push
@@ -245,12 +300,17 @@ def _flow(n, v, goal, nodes, edges, reached):
         if depth < 0:
             break
         flow += _blocking_flow(v, depth, goal - flow, nodes, edges, reached)
+    return flow, filled
+
+
+@inner
+def _restore(n, nodes, edges):
+    """Takes the last flow out of the residuals."""
     for j in range(1, n + 1):
         if nodes[j].touched:
             nodes[j].touched = 0
             for e in range(nodes[j].first, nodes[j + 1].first):
                 edges[e].residual = max(edges[e].mass, 0.0)
-    return flow, filled
 
 
 @inner
