@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pullback.kernels import tagging
-from pullback.kernels.tools import add_product
+from pullback.kernels.tools import add_product, row_product
 from pullback.kernels.tools import inner as inner_function
 from reference import tagging as reference
 
@@ -221,8 +221,15 @@ def test_products_of_small_matrices_are_those_of_numpy(rows, columns):
             found = out.copy()
             _product(left, y, found)
             np.testing.assert_allclose(found, out + x @ y, rtol=1e-14, atol=1e-14)
+        _row_product(x[0], y, found[0])
+        np.testing.assert_allclose(found[0], x[0] @ y, rtol=1e-14, atol=1e-14)
 
 
 @inner_function
 def _product(x, y, out):
     add_product(x, y, out)
+
+
+@inner_function
+def _row_product(x, y, out):
+    row_product(x, y, out)

@@ -121,6 +121,25 @@ def test_every_example_may_have_transitions_of_its_own():
     assert_close(gradient.sum((-1, -2)), torch.full((4,), 4.0, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("ends", ["both", "start", "end", "none"])
+@pytest.mark.parametrize("batch", [(3,), (2, 3)], ids=str)
+def test_tables_that_examples_share_have_the_sum_of_their_gradients(batch, ends):
+    scores, (transitions, start, end) = random_scores(*batch, 4, 3).requires_grad_(), random_tables(3)
+    tables = [transitions, start if ends in ("both", "start") else None, end if ends in ("both", "end") else None]
+    given = [scores, *(table.requires_grad_() for table in tables if table is not None)]
+    repeated = [table if table is None else table.expand(*batch, *table.shape) for table in tables]
+    weight = random_scores(*batch, seed=5)
+    found = []
+    for each in (tables, repeated):
+        value = (weight * pb.Tagging(*each).log_partition(scores)).sum()
+        first = torch.autograd.grad(value, given, create_graph=True)
+        second = torch.autograd.grad(sum((of**2).sum() for of in first), given)
+        with torch.autocast("cpu", torch.bfloat16):  # the derivative is as precise inside it
+            again = torch.autograd.grad((weight * pb.Tagging(*each).log_partition(scores)).sum(), given)
+        found.append([value, *first, *second, *again])
+    assert_close(*found)
+
+
 def test_a_forbidden_transition_has_no_gradient_and_is_never_taken():
     transitions = STEPS.clone().requires_grad_()
     start, end = FIRST.clone().requires_grad_(), LAST.clone().requires_grad_()

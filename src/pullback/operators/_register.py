@@ -47,7 +47,7 @@ def register(
     recorded = operation if backward is None else _recorded(on_host, save, backward)
 
     def call(*arguments: Any) -> Any:
-        if is_plain_eager() and _PLAIN.issuperset(map(type, arguments)) and not arguments[0].is_meta:
+        if are_plain(*arguments):
             if torch.is_grad_enabled():
                 for given in arguments:
                     if isinstance(given, Tensor) and given.requires_grad:
@@ -99,6 +99,11 @@ def is_plain_eager() -> bool:
         or _function_modes()
         or _profiling()
     )
+
+
+def are_plain(*arguments: Any) -> bool:
+    """Whether an operator can be called with these arguments without the dispatcher; the first one is a tensor."""
+    return is_plain_eager() and _PLAIN.issuperset(map(type, arguments)) and not arguments[0].is_meta
 
 
 # Not in torch's public interface: where one of these cannot be asked, the dispatcher is used.

@@ -102,7 +102,9 @@ class Compiled(Slotted, LogLinear):
     def _operators(self) -> Family: ...
 
     def log_partition(self, scores: Tensor) -> Tensor:
-        inputs = self._inputs(scores)
+        return self._sum(*self._inputs(scores))
+
+    def _sum(self, *inputs: Any) -> Tensor:
         if torch.is_grad_enabled() and any(isinstance(given, Tensor) and given.requires_grad for given in inputs):
             return self._operators.partition(*inputs)[0]
         return self._operators.log_partition(*inputs)

@@ -104,6 +104,13 @@ class Tagging(Compiled):
         """
         return tagging.max_marginals(*self._constants(scores))
 
+    def log_partition(self, scores: Tensor) -> Tensor:
+        scores, lengths = self._prepare(scores)
+        tables = self.transitions, self.start, self.end
+        if tagging.is_one_step(scores, *tables):
+            return tagging.shared_log_partition(scores, *tables, lengths)
+        return self._sum(scores, self._table(scores), lengths)
+
     def entropy(self, scores: Tensor) -> Tensor:
         scores = self.restrict(scores)
         exact, table, lengths = self._inputs(self._without_offset(scores.double()))

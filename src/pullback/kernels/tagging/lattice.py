@@ -20,7 +20,7 @@ import numpy as np
 
 from pullback.kernels.chain import largest
 from pullback.kernels.tagging.tables import join
-from pullback.kernels.tools import add_product, exp, fmax, inner, log, summing
+from pullback.kernels.tools import add_product, exp, fmax, inner, log, row_product, summing
 
 _SAFE = 1e260
 _LOW = 1e-140  # where nothing is below, no product of two underflows
@@ -127,8 +127,7 @@ def forward(scores, table, n, l):
     for i in range(n):
         reach = l.reach[i]
         if i > 0:
-            reach[:] = 0.0
-            add_product(l.reach[i - 1 : i], l.step, l.reach[i : i + 1])
+            row_product(l.reach[i - 1], l.step, reach)
         else:
             reach[:] = 1.0
         total = _multiply(reach, l.weight[i])
@@ -162,8 +161,7 @@ def backward(n, l):
         if not _pull(l.weight[i], l.ahead[i], l.scale[i], l.pull[i]) < _SAFE:
             return False
         if i > 0:
-            l.ahead[i - 1] = 0.0
-            add_product(l.pull[i : i + 1], l.back, l.ahead[i - 1 : i])
+            row_product(l.pull[i], l.back, l.ahead[i - 1])
     return True
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from pullback.kernels import chain
 from pullback.kernels.tagging.lattice import add_outer, backward, forward, new_lattice
 from pullback.kernels.tagging.tables import add_up, copy_ends, join, write_pairs
-from pullback.kernels.tools import add_product, inner, kernel, summing
+from pullback.kernels.tools import add_product, inner, kernel, row_product, summing
 
 _NOTHING = 1e-290  # a tag that is reached, or leads on, less than that has no digits left, and does not matter
 
@@ -108,8 +108,7 @@ def _look_back(n, moves, l, means):
         last, reached, past = means.before[i - 1], l.reach[i - 1], means.left[i]
         for a in range(past.shape[0]):
             past[a] = reached[a] * last[a]
-        before[:] = 0.0
-        add_product(means.left[i : i + 1], l.step, means.before[i : i + 1])
+        row_product(past, l.step, before)
         if moves:
             add_product(l.reach[i - 1 : i], means.tilted, means.before[i : i + 1])
         scale = l.scale[i]
@@ -142,8 +141,7 @@ def _look_ahead(n, moves, l, means):
         for b in range(right.shape[0]):
             right[b] = pull[b] * (direction[b] + after[b]) if pull[b] > 0.0 else 0.0
         earlier, ahead, reach, before = means.after[i - 1], l.ahead[i - 1], l.reach[i - 1], means.before[i - 1]
-        earlier[:] = 0.0
-        add_product(means.right[i : i + 1], l.back, means.after[i - 1 : i])
+        row_product(right, l.back, earlier)
         if moves:
             add_product(l.pull[i : i + 1], means.tilted_back, means.after[i - 1 : i])
         mean = _mean(earlier, reach)

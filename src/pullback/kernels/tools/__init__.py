@@ -3,7 +3,7 @@
 from pullback.kernels.tools import caching, semirings
 from pullback.kernels.tools.choices import draw, draw_log, first_best
 from pullback.kernels.tools.compilation import compiled, inner, kernel, summing
-from pullback.kernels.tools.products import add_product
+from pullback.kernels.tools.products import add_product, row_product
 from pullback.kernels.tools.random import uniform
 from pullback.kernels.tools.sorted_lists import lists_of, merge_of, merge_terms
 from pullback.kernels.tools.vector import emit_exp, exp, fmax, log, log_sum_exp
@@ -25,6 +25,7 @@ __all__ = [
     "log_sum_exp",
     "merge_of",
     "merge_terms",
+    "row_product",
     "semirings",
     "summing",
     "uniform",

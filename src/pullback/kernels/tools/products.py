@@ -1,5 +1,7 @@
 """Products of small matrices, with the sums in vector registers: rows of ten or twenty are too short for a compiler."""
 
+import itertools
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, errors
@@ -8,6 +10,7 @@ from numba.extending import intrinsic
 _INDEX = ir.IntType(64)
 _FUSED = ("contract",)
 _VECTOR = 4  # numbers in a vector
+_ROW = 4 * _VECTOR  # numbers of a row that are summed at once
 
 
 @intrinsic
@@ -27,7 +30,8 @@ def add_product(typing, x, y, out):
             into = builder.gep(out.data, [builder.mul(a, columns)])
 
             def add_tile(b, width):
-                tile = _Tile(builder, height, width, columns)
+                numbers = min(width, _VECTOR)
+                tile = _Tile(builder, height, [_INDEX(start) for start in range(0, width, numbers)], numbers, columns)
                 tile.load(into, b)
                 with cgutils.for_range(builder, count) as loop:
                     at = builder.gep(left, [builder.mul(loop.index, along)])
@@ -37,6 +41,50 @@ def add_product(typing, x, y, out):
             _cover(builder, columns, (2 * _VECTOR if height > 1 else 4 * _VECTOR, _VECTOR, 2, 1), add_tile)
 
         _cover(builder, rows, (4, 2, 1), add_rows)
+        return context.get_dummy_value()
+
+    return types.void(x, y, out), emit
+
+
+@intrinsic
+def row_product(typing, x, y, out):
+    """out = x · y for a row x and a matrix y of float64, all contiguous.
+
+    The last vector of a row may overlap the one before it, which computes some numbers twice, so that all that is left
+    of a short row goes in one loop.
+    """
+    if any(array.dtype != types.float64 or array.layout != "C" for array in (x, y, out)):
+        raise errors.TypingError(f"row_product: {x}, {y}, {out}; expected contiguous float64.")
+
+    def emit(context, builder, signature, args):
+        x, y, out = (context.make_array(t)(context, builder, a) for t, a in zip(signature.args, args))
+        count, columns = cgutils.unpack_tuple(builder, y.shape)
+
+        def write(starts, width):
+            tile = _Tile(builder, 1, [builder.sub(start, starts[0]) for start in starts], width, columns)
+            tile.clear()
+            with cgutils.for_range(builder, count) as loop:
+                row = builder.gep(y.data, [builder.mul(loop.index, columns)])
+                tile.add(builder.gep(x.data, [loop.index]), _INDEX(0), row, starts[0])
+            tile.store(out.data, starts[0])
+
+        def places(start, vectors):
+            return [builder.add(start, _INDEX(i * _VECTOR)) for i in range(vectors)]
+
+        with builder.if_else(builder.icmp_signed("<", columns, _INDEX(_VECTOR))) as (narrow, wide):
+            with narrow, cgutils.for_range(builder, columns) as loop:
+                write([loop.index], 1)
+            with wide:
+                last = builder.sub(columns, _INDEX(_VECTOR))
+                stop = builder.and_(builder.sub(columns, _INDEX(1)), _INDEX(-_ROW))  # 1 … _ROW are left
+                with cgutils.for_range_slice(builder, _INDEX(0), stop, _INDEX(_ROW), _INDEX) as (start, _):
+                    write(places(start, _ROW // _VECTOR), _VECTOR)
+                left = builder.sub(columns, stop)
+                for vectors in range(1, _ROW // _VECTOR + 1):
+                    few, many = (_INDEX((vectors - 1) * _VECTOR), _INDEX(vectors * _VECTOR))
+                    fits = builder.icmp_signed("<=", left, many)
+                    with builder.if_then(builder.and_(builder.icmp_signed(">", left, few), fits)):
+                        write([*places(stop, vectors - 1), last], _VECTOR)
         return context.get_dummy_value()
 
     return types.void(x, y, out), emit
@@ -53,18 +101,21 @@ def _cover(builder, end, sizes, emit):
 
 
 class _Tile:
-    """`height` rows of `width` sums in registers."""
+    """`height` rows of sums in registers, `numbers` in each, for the columns from each of `starts` on."""
 
-    def __init__(self, builder, height, width, columns):
-        numbers = min(width, _VECTOR)
+    def __init__(self, builder, height, starts, numbers, columns):
         self.builder, self.columns = builder, columns
         self.kind = ir.VectorType(ir.DoubleType(), numbers) if numbers > 1 else ir.DoubleType()
-        self.starts = range(0, width, numbers)
+        self.starts = starts
         self.sums = [[cgutils.alloca_once(builder, self.kind) for _ in self.starts] for _ in range(height)]
 
     def place(self, data, row, b, start):
-        index = self.builder.add(self.builder.mul(_INDEX(row), self.columns), self.builder.add(b, _INDEX(start)))
+        index = self.builder.add(self.builder.mul(_INDEX(row), self.columns), self.builder.add(b, start))
         return self.builder.bitcast(self.builder.gep(data, [index]), self.kind.as_pointer())
+
+    def clear(self):
+        for total in itertools.chain(*self.sums):
+            self.builder.store(_everywhere(self.builder, ir.Constant(ir.DoubleType(), 0.0), self.kind), total)
 
     def load(self, out, b):
         for row, sums in enumerate(self.sums):
