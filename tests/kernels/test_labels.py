@@ -77,6 +77,36 @@ def test_a_label_that_is_forbidden_everywhere_is_as_good_as_none(projective, sin
 
 
 @KINDS
+@pytest.mark.parametrize("scale", [1.0, 1e4], ids=lambda scale: f"scale {scale:g}")
+@pytest.mark.parametrize("t", [1, 3, 40])
+def test_sums_and_their_derivatives_are_those_of_an_arc_that_is_worth_its_labels_together(
+    projective, single_root, scale, t
+):
+    """Padding and what is no arc hold NaN; some labels are forbidden, and all of some arcs."""
+    options = {"lengths": LENGTHS, "projective": projective, "single_root": single_root}
+    plain, labelled = pb.DependencyTree(**options), pb.DependencyTree(labelled=True, **options)
+    scores, weight = random(4, 13, 13, t, scale=scale), random(4, 13, 13, t, seed=1)
+    scores[random(4, 13, 13, t, seed=2) > 1.0] = -torch.inf
+    scores[0, 3:7, 5:] = -torch.inf
+    scores[:, 0] = random(4, 13, t, seed=3, scale=scale)  # so that there is a tree
+    scores[0, range(1, 12), range(2, 13)] = random(11, t, seed=4, scale=scale)
+    scores[2, range(1, 7), range(2, 8)] = random(6, t, seed=5, scale=scale)
+    exists = plain.allowed(scores.shape[:-1])
+    given = scores.masked_fill(~exists[..., None], torch.nan).requires_grad_()
+    leaf = scores.masked_fill(~exists[..., None], 0.0).requires_grad_()
+    value, expected = labelled.log_partition(given), plain.log_partition(leaf.logsumexp(-1))
+    assert_close(value, expected, atol=0, rtol=1e-13)
+    marginals = labelled.marginals(given)
+    (wanted,) = torch.autograd.grad(expected.sum(), leaf, create_graph=True)
+    assert_close(marginals, wanted.nan_to_num(0.0), atol=1e-12 * max(1, scale / 10), rtol=0)
+    (slope,) = torch.autograd.grad((marginals * weight).sum(), given)
+    (wanted_slope,) = torch.autograd.grad((wanted * weight).nansum(), leaf)
+    assert_close(slope, wanted_slope.nan_to_num(0.0), atol=1e-10 * max(1, scale / 10), rtol=0)
+    assert (marginals[~exists] == 0).all() and (slope[~exists] == 0).all()
+    assert (marginals[scores == -torch.inf] == 0).all()
+
+
+@KINDS
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 30.0, 1e4], ids=lambda scale: f"scale {scale:g}")
 def test_labelled_sparsemap_has_a_certificate_at_the_length_of_sentences(projective, single_root, scale):
     trees = pb.DependencyTree(LENGTHS, projective=projective, single_root=single_root, labelled=True)

@@ -1,4 +1,4 @@
-"""The exponential and the logarithm that loops can vectorize, against high precision."""
+"""The exponential and the logarithm that loops can vectorize, against high precision, and sums of exponentials."""
 
 import mpmath
 import numpy as np
@@ -51,3 +51,29 @@ def test_log_is_right_to_the_last_digit(kind):
     y = np.empty_like(x)
     map_log(x, y)
     assert relative_error(y.tolist(), x, mpmath.log) < 3e-16
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 15, 16, 31, 40, 67])
+def test_exponentials_add_up_to_what_the_maximum_lacks(n, dtype):
+    x = 100 * np.random.default_rng(n).normal(size=n).astype(dtype)
+    x[1::3] = -np.inf
+    largest, out = _vector.maximum(x), np.empty(n)
+    total = _vector.exponentials(x, largest, out)
+    assert largest == x.max()
+    with np.errstate(under="ignore"):
+        np.testing.assert_allclose(out, np.exp(x.astype(float) - x.max()), rtol=1e-15, atol=1e-300)
+    np.testing.assert_allclose(total, out.sum(), rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 15, 16, 31, 40, 67])
+def test_nan_and_infinity_show_in_the_sum_of_exponentials_wherever_they_are(n, dtype):
+    out = np.empty(n)
+    assert _vector.exponentials(np.full(n, -np.inf, dtype), -np.inf, out) == 1.0 and (out == 0.0).all()
+    for bad in (np.nan, np.inf):
+        for rest in (-np.inf, 0.0, -1e4):
+            for place in range(n):
+                x = np.full(n, rest, dtype)
+                x[place] = bad
+                assert np.isnan(_vector.exponentials(x, _vector.maximum(x), out))

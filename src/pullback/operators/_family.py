@@ -82,6 +82,7 @@ def family(
     *,
     work: Work,
     best: Work | None = None,
+    sums: Work | None = None,
     slots: str = "n",
     capacity: str | None = None,
     flat: Flat | None = None,
@@ -90,21 +91,23 @@ def family(
 ) -> Family:
     """All that `choices` makes, and `name_log_partition`, `name_partition`, `name_sample`.
 
-    work: of the sums too.  keeps: what the Hessian is computed from, the inputs if not said.
+    work: of the sums too; sums: of the log-partition, if that takes less.  keeps: what the Hessian is computed from,
+    the inputs if not said.
     """
+    sums = sums or work
     searches: dict[str, Any] = {"slots": slots, "capacity": capacity, "flat": flat}
     chosen = choices(name, inputs, parts, kernels, work=work, best=best, **searches, **options)
     return Family(
         **vars(chosen),
         log_partition=kernel_operator(
-            f"{name}_log_partition({inputs}) -> value[]", kernels.log_partition, work=work, **options
+            f"{name}_log_partition({inputs}) -> value[]", kernels.log_partition, work=sums, **options
         ),
         partition=partition_operator(
             f"{name}_partition({inputs}) -> value[], marginals[{parts}]",
             kernels.partition,
             hessian=kernels.hessian_product,
             keeps=keeps,
-            work=lambda *arrays: 2 * work(*arrays),
+            work=lambda *arrays: 2 * sums(*arrays),
             **options,
         ),
         sample=kernel_operator(

@@ -27,7 +27,12 @@ def _work(scores: Array, *_: Any) -> float:
     return 0.2 * float(scores.shape[1]) ** 3 + 4.0 * float(scores[0].size)
 
 
-_OPTIONS: dict[str, Any] = {"work": _work, "refusal": _refusal, "structure": "ConstituencyTree"}
+def _work_of_sums(scores: Array, *_: Any) -> float:
+    labels = 4.0 if scores.ndim == 4 else 1.0
+    return 0.04 * float(scores.shape[1]) ** 3 + labels * float(scores[0].size)
+
+
+_OPTIONS: dict[str, Any] = {"work": _work, "sums": _work_of_sums, "refusal": _refusal, "structure": "ConstituencyTree"}
 
 # At least the Σ ⌊n / w⌋ slots of kernels.constituency.mixtures, which a compiler could not count for an unknown n.
 SLOTS = "n * (3 if n < 16 else 4 if n < 40 else 5 if n < 100 else 8 if n < 2000 else n)"

@@ -72,7 +72,7 @@ class _WithLabels:
         worth, offset = _worth(scores)
         heads, labels = np.empty((2, len(scores), count, scores.shape[1]), np.int64)
         return _in_turn(
-            lambda: kernels.labels.together(scores, lengths, worth, offset, lo, hi),
+            lambda: kernels.labels.together(scores, lengths, worth, offset, scores[:0], lo, hi),
             lambda: self.folder.sample(worth, lengths, single_root, seeds, heads, lo, hi),
             lambda: kernels.labels.draw(scores, lengths, seeds, heads, labels, lo, hi),
             lambda: _write(heads, labels, np.repeat(lengths, count), arcs, lo, hi),
@@ -81,7 +81,7 @@ class _WithLabels:
     def log_partition(self, scores: Array, lengths: Array, single_root: bool, value: Array, lo: int, hi: int) -> int:
         (worth, offset), of_trees = _worth(scores), np.empty(len(scores))
         report = _in_turn(
-            lambda: kernels.labels.together(scores, lengths, worth, offset, lo, hi),
+            lambda: kernels.labels.together(scores, lengths, worth, offset, scores[:0], lo, hi),
             lambda: self.folder.log_partition(worth, lengths, single_root, of_trees, lo, hi),
         )
         value[lo:hi] = of_trees[lo:hi] + offset[lo:hi].sum(-1)
@@ -93,9 +93,9 @@ class _WithLabels:
         (worth, offset), of_trees = _worth(scores), np.empty(len(scores))
         arcs = np.empty_like(worth)
         report = _in_turn(
-            lambda: kernels.labels.together(scores, lengths, worth, offset, lo, hi),
+            lambda: kernels.labels.together(scores, lengths, worth, offset, marginals, lo, hi),
             lambda: self.folder.partition(worth, lengths, single_root, of_trees, arcs, lo, hi),
-            lambda: kernels.labels.spread(scores, lengths, worth, offset, (arcs,), marginals, lo, hi),
+            lambda: kernels.labels.spread(marginals, lengths, worth, (arcs,), marginals, lo, hi),
         )
         value[lo:hi] = of_trees[lo:hi] + offset[lo:hi].sum(-1)
         return report
@@ -105,9 +105,9 @@ class _WithLabels:
     ) -> int:
         (worth, offset), value = _worth(scores), np.empty(len(scores))
         arcs, moved, turned = np.empty((3, *worth.shape))
-        given = (scores, lengths, worth, offset)
+        given = (np.empty(scores.shape), lengths, worth)
         return _in_turn(
-            lambda: kernels.labels.together(*given, lo, hi),
+            lambda: kernels.labels.together(scores, lengths, worth, offset, given[0], lo, hi),
             lambda: self.folder.partition(worth, lengths, single_root, value, arcs, lo, hi),
             lambda: kernels.labels.along(*given, (direction,), moved, lo, hi),
             lambda: self.folder.hessian_product(worth, lengths, single_root, moved, turned, lo, hi),

@@ -1,9 +1,10 @@
 """Distributions over binary trees: log-partition, marginals, their derivative, and exact samples, in O(n³).
 
 p(tree) ∝ exp Σ s[i, j].  The inside sweep gives Z; the outside sweep runs the recurrence backwards, wide spans first,
-and gives ∂ log Z / ∂ s, the marginals.  Both consist of dot products and are written once, for four semirings: the
+and gives ∂ log Z / ∂ s, the marginals.  Both consist of dot products and are written once, for several semirings: the
 numbers themselves, their logarithms, and either of them as dual numbers.  With weights that move along g, the slope of
-the marginals is the Hessian of log Z times g.
+the marginals is the Hessian of log Z times g.  What training spends its time with, log Z and the marginals in numbers,
+is also written for several sentences at a time (`diagonals`), at half the cost.
 
 Scale: every tree has each single word, the whole sentence, and n − 2 spans between them.  So the score of each word,
 that of the sentence and n − 2 times the largest of the others divide out, and no weight exceeds 1.  A tree is lost to
@@ -15,6 +16,7 @@ take over, at more than ten times the cost.
 import numpy as np
 
 from pullback.kernels.constituency.cky import inside_over, reader_over, write_tree
+from pullback.kernels.constituency.diagonals import by_length, in_a_group, inside, outside, pack, unpack
 from pullback.kernels.constituency.labels import join, join_direction, share_out, share_out_slopes
 from pullback.kernels.tools import compiled, draw, draw_log, exp, fmax, inner, kernel
 from pullback.kernels.tools import semirings as ring
@@ -53,7 +55,6 @@ def _dual_exp(x):
 
 
 inside_linear = inside_over(ring.dot, ring.times)
-outside_linear = outside_over(ring.dot, ring.times, ring.add, ring.inverse, ring.itself)
 inside_log = inside_over(ring.log_dot, ring.add)
 outside_log = outside_over(ring.log_dot, ring.add, ring.log_add, ring.negative, exp)
 inside_dual = inside_over(ring.dual_dot, ring.dual_times)
@@ -108,59 +109,87 @@ def _trusted(log_partition, n):
 
 
 @inner
-def _inside(scores, n, joint, weight, tree):
-    """The log-partition, and whether weights and chart are in the linear domain; NaN or −∞ if there is no answer."""
+def _join(scores, n, joint):
+    """Joins labels; returns what all trees score and the largest score between.  NaN or −∞ if there is no answer."""
     if not join(scores, n, joint):
-        return np.nan, True
+        return np.nan, 0.0
     if n == 0:
-        return 0.0, True
+        return 0.0, 0.0
     between = _largest_between(joint, n)
-    taken = _in_every_tree(joint, n, between)
-    if taken == -np.inf:
-        return taken, True
-    _weights(joint, n, between, weight)
-    result = np.log(inside_linear(weight, n, tree))
-    linear = _trusted(result, n)
-    if not linear:
-        _log_weights(joint, n, between, weight)
-        result = inside_log(weight, n, tree)
-    return taken + result, linear
+    return _in_every_tree(joint, n, between), between
+
+
+@inner
+def _inside_logs(scores, n, joint, weight, tree):
+    """The log-partition over n ≥ 1 words, and the chart, by logarithms."""
+    taken, between = _join(scores, n, joint)
+    _log_weights(joint, n, between, weight)
+    return taken + inside_log(weight, n, tree)
+
+
+@inner
+def _inside_group(scores, lengths, group, joint, weight, tree, value):
+    """The log-partitions of a group of sentences, and their chart; returns the longest length, 1 at least.
+
+    value[k] is NaN or −∞ if there is no answer, and +∞ if the sentence has to be done again by logarithms.
+    """
+    longest = max(lengths[group[-1]], 1)
+    for k, b in enumerate(group):
+        value[k], between = _join(scores[b], lengths[b], joint[k])
+        pack(joint[k], lengths[b], between, k, len(group), longest, weight)
+    inside(weight, len(group), longest, tree)
+    for k, b in enumerate(group):
+        result = np.log(tree[longest - 1, k])
+        value[k] += result if _trusted(result, lengths[b]) else np.inf  # −∞ + ∞ is NaN
+    return longest
 
 
 @kernel
 def log_partition(scores, lengths, value, lo, hi):
     """log Σ exp(score) over the trees of each instance; one number each."""
-    size = scores.shape[1]
-    joint, weight, tree = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
-    for b in range(lo, hi):
-        result, _ = _inside(scores[b], lengths[b], joint, weight, tree)
-        if not result > -np.inf:
-            return b
-        value[b] = result
-    return -1
+    size, failed = max(scores.shape[1], 1), hi
+    most = in_a_group(size, hi - lo)
+    order, results, joint = by_length(lengths, lo, hi), np.empty(most), np.empty((most, size, size))
+    weight, tree = np.empty((size, size * most)), np.empty((size, size * most))
+    log_weight, log_tree = np.empty((size, size)), np.empty((size, size))
+    for first in range(0, hi - lo, most):
+        group = order[first : first + most]
+        _inside_group(scores, lengths, group, joint, weight, tree, results)
+        for k, b in enumerate(group):
+            if results[k] == np.inf:
+                results[k] = _inside_logs(scores[b], lengths[b], joint[k], log_weight, log_tree)
+            value[b] = results[k]
+            if not results[k] > -np.inf:
+                failed = min(failed, b)
+    return failed if failed < hi else -1
 
 
 @kernel
 def partition(scores, lengths, value, marginals, lo, hi):
-    """The log-partition and its gradient, the probability of each labelled span; three times `log_partition`."""
-    size = scores.shape[1]
-    joint, weight, tree = np.empty((size, size)), np.empty((size, size)), np.empty((size + 1, size))
-    outer, marginal = np.empty((size, size)), np.empty((size, size))
-    for b in range(lo, hi):
-        n = lengths[b]
-        marginals[b] = 0.0
-        result, linear = _inside(scores[b], n, joint, weight, tree)
-        if not result > -np.inf:
-            return b
-        value[b] = result
-        if n == 0:
-            continue
-        if linear:
-            outside_linear(weight, n, tree, outer, marginal)
-        else:
-            outside_log(weight, n, tree, outer, marginal)
-        share_out(scores[b], joint, marginal, n, marginals[b])
-    return -1
+    """The log-partition and its gradient, the probability of each labelled span; twice as long as `log_partition`."""
+    size, failed = max(scores.shape[1], 1), hi
+    most = in_a_group(size, hi - lo)
+    order, results, joint = by_length(lengths, lo, hi), np.empty(most), np.empty((most, size, size))
+    weight, tree = np.empty((size, size * most)), np.empty((size, size * most))
+    outer, shares = np.empty((size, size * most)), np.empty((size, size * most))
+    log_weight, log_tree = np.empty((size, size)), np.empty((size + 1, size))
+    log_outer, marginal = np.empty((size, size)), np.empty((size, size))
+    for first in range(0, hi - lo, most):
+        group = order[first : first + most]
+        longest = _inside_group(scores, lengths, group, joint, weight, tree, results)
+        outside(weight, len(group), longest, tree, outer, shares)
+        for k, b in enumerate(group):
+            n = lengths[b]
+            if results[k] == np.inf:
+                results[k] = _inside_logs(scores[b], n, joint[k], log_weight, log_tree)
+                outside_log(log_weight, n, log_tree, log_outer, marginal)
+            else:
+                unpack(shares, n, k, len(group), marginal)
+            value[b], marginals[b] = results[k], 0.0
+            share_out(scores[b], joint[k], marginal, n, marginals[b])
+            if not results[k] > -np.inf:
+                failed = min(failed, b)
+    return failed if failed < hi else -1
 
 
 @inner
@@ -192,13 +221,11 @@ def hessian_product(scores, lengths, direction, product, lo, hi):
     for b in range(lo, hi):
         n = lengths[b]
         product[b] = 0.0
-        if not join(scores[b], n, joint):
+        taken, between = _join(scores[b], n, joint)
+        if not taken > -np.inf:
             return b
         if n == 0:
             continue
-        between = _largest_between(joint, n)
-        if _in_every_tree(joint, n, between) == -np.inf:
-            return b
         join_direction(scores[b], joint, direction[b], n, mean)
         _weights(joint, n, between, weight)
         _along(weight, mean, n, dual)
@@ -212,6 +239,19 @@ def hessian_product(scores, lengths, direction, product, lo, hi):
             outside_dual_log(dual, n, tree, outer, moving)
         share_out_slopes(scores[b], joint, direction[b], mean, moving, n, product[b])
     return -1
+
+
+@inner
+def _inside(scores, n, joint, weight, tree):
+    """The log-partition, and whether the chart is in the linear domain; NaN or −∞ if there is no answer."""
+    taken, between = _join(scores, n, joint)
+    if n == 0 or not taken > -np.inf:
+        return taken, True
+    _weights(joint, n, between, weight)
+    result = np.log(inside_linear(weight, n, tree))
+    if _trusted(result, n):
+        return taken + result, True
+    return _inside_logs(scores, n, joint, weight, tree), False
 
 
 read_sample = reader_over(draw, draw_log)

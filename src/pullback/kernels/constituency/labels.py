@@ -8,13 +8,13 @@ So the marginals are m[i, j] · q[i, j, label], and along scores that move in a 
 
 import numpy as np
 
-from pullback.kernels.tools import exp, inner, log_sum_exp
+from pullback.kernels.tools import exp, exponentials, inner, log, maximum
 
 
 @inner
 def join(scores, n, joint):
     """joint[i, j] = log Σ exp(score) over the labels of a span; False if a score is NaN or +∞."""
-    valid = True
+    valid, total, row = True, np.empty(n), np.empty(scores.shape[2])
     for i in range(n):
         if scores.shape[2] == 1:
             for j in range(i, n):  # vectorizes
@@ -22,8 +22,11 @@ def join(scores, n, joint):
                 joint[i, j] = scores[i, j, 0]
         else:
             for j in range(i, n):
-                joint[i, j] = log_sum_exp(scores[i, j], 0.0)
-                valid &= joint[i, j] < np.inf
+                joint[i, j] = maximum(scores[i, j])
+                total[j] = exponentials(scores[i, j], joint[i, j], row)
+                valid &= total[j] >= 1.0
+            for j in range(i, n):
+                joint[i, j] += log(total[j])
     return valid
 
 

@@ -11,30 +11,56 @@ Each r is taken relative to the best score into its word, so that scores may be 
 
 import numpy as np
 
-from pullback.kernels.labels.reductions import best_into
-from pullback.kernels.tools import compiled, exp, inner, kernel, log_sum_exp
+from pullback.kernels.tools import compiled, exponentials, inner, kernel, log, maximum
+
+
+@inner
+def _best_scores(scores, n, own, best):
+    """own[h, m] = the best score of an arc, −∞ where there is none; best[m] = that of all arcs into m, or 0."""
+    best[:] = -np.inf
+    for h in range(n + 1):
+        own[h, 0] = own[h, h] = -np.inf
+        for m in range(1, n + 1):
+            if h != m:
+                own[h, m] = maximum(scores[h, m])
+                best[m] = max(own[h, m], best[m])
+    for m in range(len(best)):
+        best[m] = best[m] if best[m] > -np.inf else 0.0
+
+
+@inner
+def _scale(x, factor, out):
+    for k in range(len(out)):
+        out[k] = x[k] * factor
+
+
+@inner
+def _add_logarithms(total, best, own):
+    for m in range(len(total)):
+        own[m] = (own[m] - best[m]) + log(total[m])
 
 
 @kernel
-def together(scores, lengths, worth, offset, lo, hi):
+def together(scores, lengths, worth, offset, share, lo, hi):
     """worth[b, h, m] = log Σ exp over the labels of an arc, relative to offset[b, m], the best score into m.
 
-    offset is 0 at node 0, in the padding, and where there is no arc into a word.  Returns the first instance with a
-    score of NaN or +∞, or −1.
+    offset is 0 at node 0, in the padding, and where there is no arc into a word.  share[b, h, m, k] = p wherever an
+    arc may be, unless it is empty.  Returns the first instance with a score of NaN or +∞, or −1.
     """
+    row, total = np.empty(scores.shape[3]), np.empty(scores.shape[1])
     for b in range(lo, hi):
         n = lengths[b]
-        for m in range(offset.shape[1]):
-            offset[b, m] = 0.0
-        for m in range(1, n + 1):
-            best = best_into(scores[b], n, m)
-            if np.isnan(best):
-                return b
-            offset[b, m] = best if best > -np.inf else 0.0
+        _best_scores(scores[b], n, worth[b], offset[b])
         for h in range(n + 1):
-            worth[b, h, 0] = -np.inf
-            for m in range(1, n + 1):
-                worth[b, h, m] = log_sum_exp(scores[b, h, m], offset[b, m]) if h != m else -np.inf
+            for m in range(n + 1):
+                total[m] = 1.0
+                if 0 < m != h:
+                    total[m] = exponentials(scores[b, h, m], worth[b, h, m], row)
+                    if not total[m] >= 1.0:
+                        return b
+                    if share.size > 0:
+                        _scale(row, 1.0 / total[m], share[b, h, m])
+            _add_logarithms(total[: n + 1], offset[b], worth[b, h])
     return -1
 
 
@@ -44,16 +70,15 @@ def _over_arcs(formula, name):
     formula(share, given, b, h, m, out) is told the shares p of the labels; `given` is a tuple of arrays.
     """
 
-    def run(scores, lengths, worth, offset, given, out, lo, hi):
-        share = np.empty(scores.shape[3])
+    def run(share, lengths, worth, given, out, lo, hi):
         for b in range(lo, hi):
-            out[b] = 0.0
-            for h in range(lengths[b] + 1):
-                for m in range(1, lengths[b] + 1):
-                    if h != m and worth[b, h, m] > -np.inf:
-                        for k in range(len(share)):
-                            share[k] = exp((scores[b, h, m, k] - offset[b, m]) - worth[b, h, m])
-                        formula(share, given, b, h, m, out)
+            n = lengths[b]
+            for h in range(out.shape[1]):
+                for m in range(out.shape[2]):
+                    if h <= n and 0 < m <= n and h != m and worth[b, h, m] > -np.inf:
+                        formula(share[b, h, m], given, b, h, m, out)
+                    else:
+                        out[b, h, m] = 0.0
         return -1
 
     return compiled(run, name, decorate=kernel)
@@ -61,9 +86,8 @@ def _over_arcs(formula, name):
 
 @inner
 def _spread(share, given, b, h, m, marginals):
-    """marginals[b, h, m, k] = p · arcs[b, h, m]."""
-    for k in range(len(share)):
-        marginals[b, h, m, k] = share[k] * given[0][b, h, m]
+    """marginals[b, h, m, k] = p · arcs[b, h, m]; they may take the place of the shares."""
+    _scale(share, given[0][b, h, m], marginals[b, h, m])
 
 
 @inner

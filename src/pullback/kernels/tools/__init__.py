@@ -6,7 +6,7 @@ from pullback.kernels.tools.compilation import compiled, inner, kernel, summing
 from pullback.kernels.tools.products import add_product, row_product
 from pullback.kernels.tools.random import uniform
 from pullback.kernels.tools.sorted_lists import lists_of, merge_of, merge_terms
-from pullback.kernels.tools.vector import emit_exp, exp, fmax, log, log_sum_exp
+from pullback.kernels.tools.vector import emit_exp, exp, exponentials, fmax, log, maximum
 
 __all__ = [
     "add_product",
@@ -16,13 +16,14 @@ __all__ = [
     "draw_log",
     "emit_exp",
     "exp",
+    "exponentials",
     "first_best",
     "fmax",
     "inner",
     "kernel",
     "lists_of",
     "log",
-    "log_sum_exp",
+    "maximum",
     "merge_of",
     "merge_terms",
     "row_product",

@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from pullback.kernels.tools.compilation import inner
+from pullback.kernels.tools.compilation import inner, summing
 
 
 @intrinsic
@@ -109,16 +109,30 @@ def log(x):
 
 
 @inner
-def log_sum_exp(x, shift):
-    """log Σ exp(x − shift); NaN or +∞ if one of them is, −∞ if all are."""
-    largest = -np.inf
+def maximum(x):
+    """The largest number, −∞ if there is none; ignores NaN."""
+    best = -np.inf
     for k in range(len(x)):
-        if not x[k] < np.inf:
-            return np.float64(x[k])
-        largest = max(largest, np.float64(x[k]))
-    if largest == -np.inf:
-        return largest
+        best = fmax(np.float64(x[k]), best)
+    return best
+
+
+@summing
+def _sum(x):
     total = 0.0
     for k in range(len(x)):
-        total += exp(x[k] - largest)
-    return (largest - shift) + log(total)
+        total += x[k]
+    return total
+
+
+@inner
+def exponentials(x, largest, out):
+    """out = exp(x − largest), given the maximum of x; returns their sum, so that log Σ exp(x) = largest + log sum.
+
+    The sum is at least 1: exactly 1 if all of x is −∞, and NaN if a number is NaN or +∞.
+    """
+    shift = largest if largest > -np.inf else 0.0
+    for k in range(len(x)):
+        out[k] = exp(x[k] - shift)
+    total = _sum(out)
+    return total if total != 0.0 else 1.0
