@@ -124,7 +124,7 @@ def mixture_projection(
         found = (point, parts, size)
         assert flat is not None
         rest[lo:hi] = 0
-        if not flat.is_possible(lengths[lo:hi]):
+        if not flat.are_long(lengths[lo:hi]).any():
             return search.run(scores, lengths, numbers, *found, lo, hi, tolerance=tolerance)
         limits: dict[str, Any] = {"rounds": ROUNDS, "tolerance": tolerance}
         gap, _, report = nearest(kernels.mixture, scores, lengths, numbers, *found, lo, hi, **limits)
@@ -134,9 +134,9 @@ def mixture_projection(
             if tolerance > GAP_OF_DERIVATIVE:
                 chosen = chosen[gap[chosen] > FAR * tolerance]
             if len(chosen):
-                by_chart = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
-                solved = chosen[flat.project(scores[chosen], lengths[chosen], numbers, *by_chart)]
-                point[chosen], rest[chosen], size[solved] = *by_chart, 0
+                projected = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
+                solved = chosen[flat.project(scores[chosen], lengths[chosen], numbers, *projected)]
+                point[chosen], rest[chosen], size[solved] = *projected, 0
                 late = np.setdiff1d(late, solved)
             search.resume(scores, lengths, numbers, *found, late, tolerance)
         return report
@@ -158,11 +158,11 @@ def mixture_projection(
     def differentiate_maybe_flat(scores: Array, lengths: Array, *given: Any) -> int:
         *numbers, tolerance, parts, size, rest, gradient, product, lo, hi = given
         assert flat is not None
-        by_chart = lo + np.flatnonzero((size[lo:hi] == 0) & (lengths[lo:hi] >= flat.least))
-        if len(by_chart):
-            product[by_chart] = flat.differentiate(rest[by_chart], lengths[by_chart], numbers, gradient[by_chart])
+        flatly = lo + np.flatnonzero((size[lo:hi] == 0) & flat.are_long(lengths[lo:hi]))
+        if len(flatly):
+            product[flatly] = flat.differentiate(rest[flatly], lengths[flatly], numbers, gradient[flatly])
             lengths = lengths.copy()
-            lengths[by_chart] = -1
+            lengths[flatly] = -1
         return differentiate(scores, lengths, *numbers, tolerance, parts, size, gradient, product, lo, hi)
 
     return projection_operator(
