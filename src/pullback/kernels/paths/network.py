@@ -94,6 +94,15 @@ def _grouped(tail, head, part, nodes):
 
 
 @inner
+def depths(network):
+    """How many edges lead to each node at most."""
+    depth = np.zeros(network.nodes, np.int64)
+    for e in range(len(network.tail)):
+        depth[network.head[e]] = max(depth[network.head[e]], depth[network.tail[e]] + 1)
+    return depth
+
+
+@inner
 def skyline_of(network):
     """Room for the system of the potentials; that of the source is 0, so that of node v is number v − 1."""
     low = np.arange(network.nodes - 1)
