@@ -12,7 +12,6 @@ from pullback import kernels
 
 Array = NDArray[Any]
 
-ROUNDS = 64  # of the active-set method, after which it shows whether scores are flat
 FAR = 500  # times a tolerance: a gap that vertices would take longer to close than the chart, 64·√500 rounds or so
 GAP = 1e-9
 
@@ -24,12 +23,14 @@ class Flat(ABC):
     """When an example counts as flat, and how it is projected then.
 
     least: the fewest words, or rows or columns.
-    parts: how many are in use after `ROUNDS` vertices at least, relative to the `extent` of the example; with flat
-    scores every vertex brings new parts, and hundreds or thousands will mix.
+    rounds: of the active-set method, after which it shows whether scores are flat.
+    parts: how many are in use by then at least, relative to the `extent` of the example; with flat scores every vertex
+    brings new parts, and hundreds or thousands will mix.
     """
 
     least: int
     parts: float
+    rounds: int = 64
 
     def are_long(self, lengths: Array) -> Array:
         """Whether the examples have enough words for being flat."""
@@ -40,7 +41,7 @@ class Flat(ABC):
         return lengths
 
     def are_flat(self, lengths: Array, point: Array) -> Array:
-        """Whether the examples are flat, given the point after `ROUNDS` rounds."""
+        """Whether the examples are flat, given the point after so many rounds."""
         used = np.count_nonzero(point.reshape(len(point), -1), axis=1)
         flat: Array = self.are_long(lengths) & (used >= self.parts * self.extent(lengths))
         return flat

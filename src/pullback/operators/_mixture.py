@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback.operators._convergence import warn_of_gap
-from pullback.operators._flat import FAR, ROUNDS, Flat
+from pullback.operators._flat import FAR, Flat
 from pullback.operators._kernel_operator import Work, kernel_operator, projection_operator
 from pullback.operators._signature import parse
 from pullback.operators._threads import Kernel
@@ -126,7 +126,7 @@ def mixture_projection(
         rest[lo:hi] = 0
         if not flat.are_long(lengths[lo:hi]).any():
             return search.run(scores, lengths, numbers, *found, lo, hi, tolerance=tolerance)
-        limits: dict[str, Any] = {"rounds": ROUNDS, "tolerance": tolerance}
+        limits: dict[str, Any] = {"rounds": flat.rounds, "tolerance": tolerance}
         gap, _, report = nearest(kernels.mixture, scores, lengths, numbers, *found, lo, hi, **limits)
         if report == -1:
             late = lo + np.flatnonzero(gap[lo:hi] > max(tolerance, 10 * GAP_OF_DERIVATIVE))
@@ -221,9 +221,10 @@ class VertexSearch:
             return
         start = parts[which, : size[which].max()]
         start[np.arange(start.shape[1]) >= size[which, None]] = -1
-        found = (point[which], parts[which], size[which])
+        found = (point[which], np.empty((len(which), *parts.shape[1:]), parts.dtype), size[which])
         self.run(scores[which], lengths[which], numbers, *found, 0, len(which), start, tolerance)
-        point[which], parts[which], size[which] = found
+        most = max(start.shape[1], int(found[2].max()))  # there is room for many more, which would take long to copy
+        point[which], parts[which, :most], size[which] = found[0], found[1][:, :most], found[2]
 
 
 def nearest(

@@ -266,7 +266,7 @@ alignments = family(
     _ALIGNMENTS,
     slots="n * m",
     capacity="8 * (n + m)",
-    flat=_Inwards(paths=_ALIGNMENTS, least=12, parts=4.5),
+    flat=_Inwards(paths=_ALIGNMENTS, least=12, parts=4.5, rounds=100),
     work=lambda scores, *_: 15.0 * scores[0].size,
     **_ALIGNMENT_OPTIONS,
 )
@@ -277,7 +277,7 @@ cell_alignments = family(
     _ALIGNMENTS,
     slots="n * m",
     capacity="8 * (n + m)",
-    flat=_Inwards(paths=_ALIGNMENTS, least=12, parts=3.0),
+    flat=_Inwards(paths=_ALIGNMENTS, least=12, parts=3.0, rounds=100),
     work=lambda scores, *_: 45.0 * scores[0].size,
     **_ALIGNMENT_OPTIONS,
 )
