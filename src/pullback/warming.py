@@ -117,6 +117,7 @@ WORKLOADS = (
     Workload("Path", _diamond, (5,), _MIXTURES),
     Workload("Path", _diamond, (5,), (*_BEST, "topk", *_SUMS)),
     Workload("Alignment", lambda: Alignment("dtw"), (4, 4), _MIXTURES, "cells"),
+    Workload("Alignment", lambda: Alignment("dtw"), (24, 24), ("flat",), "cells, flat"),
     Workload("Alignment", Alignment, (4, 4, 3), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
     Workload("Segmentation", Segmentation, (4, 2, 2), (*_MIXTURES, *_BEST, "topk", *_SUMS)),
     Workload("Segmentation", lambda: Segmentation(transitions=torch.eye(2)), (4, 2, 2), _MIXTURES, "transitions"),

@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
-from pullback.operators._flat import Flat
+from pullback.operators._flat import ByChart, Flat
 
 LENGTHS = torch.tensor([44, 44, 12, 0, 41])
 SCALES = torch.tensor([0.01, 10.0, 0.01, 1.0, 0.001], dtype=torch.float64)
@@ -89,7 +89,7 @@ def test_the_derivative_of_a_flat_example_is_a_projection(kind):
 def test_where_no_face_is_found_the_vertices_are_listed_after_all(kind, monkeypatch):
     structure, scores = structure_of(kind, LENGTHS), random_scores(kind)
     found = with_gradient(structure, scores)
-    monkeypatch.setattr(Flat, "project", lambda self, scores, *_: np.zeros(len(scores), bool))
+    monkeypatch.setattr(ByChart, "project", lambda self, scores, *_: np.zeros(len(scores), bool))
     for given, wanted, limit in zip(with_gradient(structure, scores), found, LIMITS):
         assert_close(given, wanted, atol=limit, rtol=0)
 

@@ -1,5 +1,6 @@
-"""SparseMAP over flat scores, where a structure has a chart: without listing the thousands of vertices that mix."""
+"""SparseMAP over flat scores, without listing the hundreds or thousands of vertices that mix."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,43 +12,64 @@ from pullback import kernels
 
 Array = NDArray[Any]
 
-ROUNDS = 64  # of the active-set method, after which it shows whether scores are flat
 FAR = 500  # times a tolerance: a gap that vertices would take longer to close than the chart, 64·√500 rounds or so
-_GAP = 1e-9
+GAP = 1e-9
 
 PROJECTIVE_TREES, SINGLE_ROOT_TREES, SPANS = 0, 1, 2  # as in kernels.charts, which is not loaded before it is needed
 
 
-@dataclass(frozen=True)
-class Flat:
-    """When an example counts as flat, and which chart it has then.
+@dataclass(frozen=True, kw_only=True)
+class Flat(ABC):
+    """When an example counts as flat, and how it is projected then.
+
+    least: the fewest words, or rows or columns.
+    rounds: of the active-set method, after which it shows whether scores are flat.
+    parts: how many are in use by then at least, relative to the `extent` of the example; with flat scores every vertex
+    brings new parts, and hundreds or thousands will mix.
+    """
+
+    least: int
+    parts: float
+    rounds: int = 64
+
+    def are_long(self, lengths: Array) -> Array:
+        """Whether the examples have enough words for being flat."""
+        long: Array = (lengths if lengths.ndim == 1 else lengths.max(-1)) >= self.least
+        return long
+
+    def extent(self, lengths: Array) -> Array:
+        return lengths
+
+    def are_flat(self, lengths: Array, point: Array) -> Array:
+        """Whether the examples are flat, given the point after so many rounds."""
+        used = np.count_nonzero(point.reshape(len(point), -1), axis=1)
+        flat: Array = self.are_long(lengths) & (used >= self.parts * self.extent(lengths))
+        return flat
+
+    @abstractmethod
+    def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
+        """Writes the nearest points, and s − μ in double precision; tells where that succeeded."""
+
+    @abstractmethod
+    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> Array:
+        """The Jacobian of `project` times the gradient."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByChart(Flat):
+    """For structures that have a chart.
 
     chart: its number in `kernels.charts`, from what the structure's operators take beside scores and lengths.
-    least: the fewest words.
-    parts: how many per word are in use after `ROUNDS` vertices at least; with flat scores every one of them brings new
-    parts, and hundreds or thousands will mix.
     complete: writes the parts that every vertex has and the chart leaves out, complete(point, lengths).
     """
 
     chart: Callable[..., int]
-    least: int
-    parts: float
     complete: Callable[[Array, Array], None] = lambda point, lengths: None
 
-    def is_possible(self, lengths: Array) -> bool:
-        return int(lengths.max(initial=0)) >= self.least
-
-    def are_flat(self, lengths: Array, point: Array) -> Array:
-        """Whether the examples are flat, given the point after `ROUNDS` rounds."""
-        used = np.count_nonzero(point.reshape(len(point), -1), axis=1)
-        flat: Array = (lengths >= self.least) & (used >= self.parts * lengths)
-        return flat
-
     def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
-        """Writes the nearest points, and s − μ in double precision; tells where that succeeded."""
         nearest, gap = np.zeros(scores.shape), np.full(len(scores), np.inf)
         wide = np.ascontiguousarray(scores, np.float64)
-        kernels.charts.project(wide, lengths, self.chart(*numbers), _GAP, nearest, rest, gap, 0, len(scores))
+        kernels.charts.project(wide, lengths, self.chart(*numbers), GAP, nearest, rest, gap, 0, len(scores))
         self.complete(nearest, lengths)
         point[:] = nearest
         found: Array = gap < np.inf

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback.operators._convergence import warn_of_gap
-from pullback.operators._flat import FAR, ROUNDS, Flat
+from pullback.operators._flat import FAR, Flat
 from pullback.operators._kernel_operator import Work, kernel_operator, projection_operator
 from pullback.operators._signature import parse
 from pullback.operators._threads import Kernel
@@ -124,9 +124,9 @@ def mixture_projection(
         found = (point, parts, size)
         assert flat is not None
         rest[lo:hi] = 0
-        if not flat.is_possible(lengths[lo:hi]):
+        if not flat.are_long(lengths[lo:hi]).any():
             return search.run(scores, lengths, numbers, *found, lo, hi, tolerance=tolerance)
-        limits: dict[str, Any] = {"rounds": ROUNDS, "tolerance": tolerance}
+        limits: dict[str, Any] = {"rounds": flat.rounds, "tolerance": tolerance}
         gap, _, report = nearest(kernels.mixture, scores, lengths, numbers, *found, lo, hi, **limits)
         if report == -1:
             late = lo + np.flatnonzero(gap[lo:hi] > max(tolerance, 10 * GAP_OF_DERIVATIVE))
@@ -134,9 +134,9 @@ def mixture_projection(
             if tolerance > GAP_OF_DERIVATIVE:
                 chosen = chosen[gap[chosen] > FAR * tolerance]
             if len(chosen):
-                by_chart = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
-                solved = chosen[flat.project(scores[chosen], lengths[chosen], numbers, *by_chart)]
-                point[chosen], rest[chosen], size[solved] = *by_chart, 0
+                projected = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
+                solved = chosen[flat.project(scores[chosen], lengths[chosen], numbers, *projected)]
+                point[chosen], rest[chosen], size[solved] = *projected, 0
                 late = np.setdiff1d(late, solved)
             search.resume(scores, lengths, numbers, *found, late, tolerance)
         return report
@@ -158,11 +158,11 @@ def mixture_projection(
     def differentiate_maybe_flat(scores: Array, lengths: Array, *given: Any) -> int:
         *numbers, tolerance, parts, size, rest, gradient, product, lo, hi = given
         assert flat is not None
-        by_chart = lo + np.flatnonzero((size[lo:hi] == 0) & (lengths[lo:hi] >= flat.least))
-        if len(by_chart):
-            product[by_chart] = flat.differentiate(rest[by_chart], lengths[by_chart], numbers, gradient[by_chart])
+        flatly = lo + np.flatnonzero((size[lo:hi] == 0) & flat.are_long(lengths[lo:hi]))
+        if len(flatly):
+            product[flatly] = flat.differentiate(rest[flatly], lengths[flatly], numbers, gradient[flatly])
             lengths = lengths.copy()
-            lengths[by_chart] = -1
+            lengths[flatly] = -1
         return differentiate(scores, lengths, *numbers, tolerance, parts, size, gradient, product, lo, hi)
 
     return projection_operator(
@@ -221,9 +221,10 @@ class VertexSearch:
             return
         start = parts[which, : size[which].max()]
         start[np.arange(start.shape[1]) >= size[which, None]] = -1
-        found = (point[which], parts[which], size[which])
+        found = (point[which], np.empty((len(which), *parts.shape[1:]), parts.dtype), size[which])
         self.run(scores[which], lengths[which], numbers, *found, 0, len(which), start, tolerance)
-        point[which], parts[which], size[which] = found
+        most = max(start.shape[1], int(found[2].max()))  # there is room for many more, which would take long to copy
+        point[which], parts[which, :most], size[which] = found[0], found[1][:, :most], found[2]
 
 
 def nearest(

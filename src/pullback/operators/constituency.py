@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pullback import kernels
 from pullback.operators._family import family
-from pullback.operators._flat import SPANS, Flat
+from pullback.operators._flat import SPANS, ByChart
 from pullback.operators._threads import Kernel
 
 Array = NDArray[Any]
@@ -83,7 +83,7 @@ trees = family(
     _WithoutLabels(),
     slots=SLOTS,
     capacity="n * (n + 1) // 2 if n < 80 else 32 * n",
-    flat=Flat(lambda: SPANS, least=40, parts=18.0, complete=_write_words),
+    flat=ByChart(chart=lambda: SPANS, least=40, parts=18.0, complete=_write_words),
     **_OPTIONS,
 )
 labelled_trees = family(

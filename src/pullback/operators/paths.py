@@ -5,6 +5,7 @@ alignments follow from the sizes of their scores, and an example's length says a
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from pullback import kernels
 from pullback.operators._family import family
+from pullback.operators._flat import GAP, Flat
 from pullback.operators._kernel_operator import EXAMPLES, kernel_operator, projection_operator
 
 Array = NDArray[Any]
@@ -75,6 +77,33 @@ class _Paths:
         gradient, product, lo, hi = rest
         flat = _flat(point), _flat(gradient), _flat(product)
         return kernels.paths.project_backward(*self.read(point, lengths), *flat, lo, hi)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inwards(Flat):
+    """Flat scores of paths whose edges share parts, by an interior-point method."""
+
+    paths: _Paths
+
+    def extent(self, lengths: Array) -> Array:
+        """The shorter side, to the power that the measured time calls for: the systems are as wide as it is."""
+        shorter: Array = lengths.min(-1) ** 1.5
+        return shorter
+
+    def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
+        nearest, gap = np.zeros(scores.shape), np.full(len(scores), np.inf)
+        wide = np.ascontiguousarray(scores, np.float64)
+        graphs = self.paths.read(wide, lengths, *numbers)
+        kernels.paths.approach(_flat(wide), *graphs, GAP, _flat(nearest), _flat(rest), gap, 0, len(scores))
+        point[:] = nearest
+        solved: Array = gap < np.inf
+        return solved
+
+    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> Array:
+        product, wide = np.zeros(rest.shape), np.ascontiguousarray(gradient, np.float64)
+        graphs = self.paths.read(rest, lengths, *numbers)
+        kernels.paths.approach_backward(_flat(rest), *graphs, _flat(wide), _flat(product), 0, len(rest))
+        return product
 
 
 def _flat(array: Array, dims: int = 1) -> Array:
@@ -206,7 +235,7 @@ def _align(scores: Array, lengths: Array, kind: int) -> tuple[Array, Array]:
     lattice: Any = kernels.paths.alignments
     rows, columns = lengths[:, 0], lengths[:, 1]
     ends = np.where(kind == LOCAL, n * m + 1, (rows - 1) * m + columns)
-    ends = np.where((rows > 0) & (columns > 0), ends, np.where(rows == columns, 0, -1))  # with nothing to align, none
+    ends = np.where((rows > 0) & (columns > 0), ends, np.where((rows == 0) & (columns == 0), 0, -1))
     return lattice(n, m, kind, scores.ndim == 3), ends
 
 
@@ -227,15 +256,17 @@ def _refuse_alignment(example: str, scores: Array, lengths: Array, *_: Any) -> s
 
 _ALIGNMENT_OPTIONS: dict[str, Any] = {"refusal": _refuse_alignment, "structure": "Alignment"}
 _MOVES, _CELLS = "scores[n, m, 3], lengths[2] <= (n, m)", "scores[n, m], lengths[2] <= (n, m)"
+_ALIGNMENTS = _Paths(_align)
 _GLOBAL = _Paths(lambda scores, lengths: _align(scores, lengths, GLOBAL))
 
 alignments = family(
     "alignment",
     f"{_MOVES}, int kind",
     "n, m, 3",
-    _Paths(_align),
+    _ALIGNMENTS,
     slots="n * m",
     capacity="8 * (n + m)",
+    flat=_Inwards(paths=_ALIGNMENTS, least=12, parts=4.5, rounds=100),
     work=lambda scores, *_: 15.0 * scores[0].size,
     **_ALIGNMENT_OPTIONS,
 )
@@ -243,9 +274,10 @@ cell_alignments = family(
     "cell_alignment",
     f"{_CELLS}, int kind",
     "n, m",
-    _Paths(_align),
+    _ALIGNMENTS,
     slots="n * m",
     capacity="8 * (n + m)",
+    flat=_Inwards(paths=_ALIGNMENTS, least=12, parts=3.0, rounds=100),
     work=lambda scores, *_: 45.0 * scores[0].size,
     **_ALIGNMENT_OPTIONS,
 )

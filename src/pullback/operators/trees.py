@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pullback import kernels
 from pullback.operators._family import family
-from pullback.operators._flat import PROJECTIVE_TREES, SINGLE_ROOT_TREES, Flat
+from pullback.operators._flat import PROJECTIVE_TREES, SINGLE_ROOT_TREES, ByChart
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 
 Array = NDArray[Any]
@@ -92,7 +92,9 @@ projective_trees = family(
     _WithArcs(kernels.projective_trees),
     work=_cubic,
     capacity="(n - 1) * (n - 2) + 1 if n < 80 else 64 * n",
-    flat=Flat(lambda single_root: SINGLE_ROOT_TREES if single_root else PROJECTIVE_TREES, least=36, parts=32.0),
+    flat=ByChart(
+        chart=lambda single_root: SINGLE_ROOT_TREES if single_root else PROJECTIVE_TREES, least=36, parts=32.0
+    ),
     **OPTIONS,
 )
 

@@ -44,7 +44,8 @@ class Alignment(Compiled):
     `Structure.tolerance`; None is exact.
 
     Argmax, log-partition, marginals and a sample take O(n m).  SparseMAP of global alignments is a projection onto
-    flows, by Newton's method on its dual; others take the active-set method.
+    flows, by Newton's method on its dual; others take the active-set method, and where scores are so flat that hundreds
+    of alignments would mix, an interior-point method, whose time hardly depends on the scores.
     """
 
     kind: Literal["global", "local", "dtw", "monotonic"] = "global"

@@ -1,6 +1,7 @@
 """Paths through a DAG: any graph, and the lattices of segmentations and alignments."""
 
 from pullback.kernels.paths.best import argmax
+from pullback.kernels.paths.interior import approach, approach_backward
 from pullback.kernels.paths.k_best import topk
 from pullback.kernels.paths.lattices import alignments, joined_end, joined_segmentations, segmentations
 from pullback.kernels.paths.mixtures import mixture, mixture_backward
@@ -11,6 +12,8 @@ from pullback.kernels.paths.sums import hessian_product, log_partition, partitio
 
 __all__ = [
     "alignments",
+    "approach",
+    "approach_backward",
     "argmax",
     "hessian_product",
     "joined_end",

@@ -92,7 +92,12 @@ def mixture(
 
 @kernel
 def mixture_backward(scores, graphs, sinks, vertices, size, gradient, product, lo, hi):
-    """The Jacobian of `mixture`, which is symmetric, times `gradient`; from the paths that `mixture` wrote."""
-    return _mixture_backward(
-        scores, _codes(sinks), (graphs, sinks), vertices, size, gradient, product, lo, hi
-    )  # fmt: skip
+    """The Jacobian of `mixture`, which is symmetric, times `gradient`; from the paths that `mixture` wrote.
+
+    Instances with a sink below 0 are left alone.
+    """
+    codes = _codes(sinks)
+    for b in range(lo, hi):
+        if sinks[b] < 0:
+            codes[b] = -1
+    return _mixture_backward(scores, codes, (graphs, sinks), vertices, size, gradient, product, lo, hi)
