@@ -21,11 +21,11 @@ def in_a_group(size, instances):
 
 
 @inner
-def by_length(lengths, lo, hi):
-    """The instances from lo to hi in the order of their lengths, so that those of a group differ little."""
-    order, found = np.empty(hi - lo, np.int64), 0
-    for n in range(lengths[lo:hi].max() + 1 if lo < hi else 0):
-        for b in range(lo, hi):
+def by_length(lengths):
+    """The instances in the order of their lengths, so that those of a group differ little."""
+    order, found = np.empty(len(lengths), np.int64), 0
+    for n in range(lengths.max() + 1 if len(lengths) > 0 else 0):
+        for b in range(len(lengths)):
             if lengths[b] == n:
                 order[found] = b
                 found += 1

@@ -149,7 +149,7 @@ def log_partition(scores, lengths, value, lo, hi):
     """log Σ exp(score) over the trees of each instance; one number each."""
     size, failed = max(scores.shape[1], 1), hi
     most = in_a_group(size, hi - lo)
-    order, results, joint = by_length(lengths, lo, hi), np.empty(most), np.empty((most, size, size))
+    order, results, joint = lo + by_length(lengths[lo:hi]), np.empty(most), np.empty((most, size, size))
     weight, tree = np.empty((size, size * most)), np.empty((size, size * most))
     log_weight, log_tree = np.empty((size, size)), np.empty((size, size))
     for first in range(0, hi - lo, most):
@@ -169,7 +169,7 @@ def partition(scores, lengths, value, marginals, lo, hi):
     """The log-partition and its gradient, the probability of each labelled span; twice as long as `log_partition`."""
     size, failed = max(scores.shape[1], 1), hi
     most = in_a_group(size, hi - lo)
-    order, results, joint = by_length(lengths, lo, hi), np.empty(most), np.empty((most, size, size))
+    order, results, joint = lo + by_length(lengths[lo:hi]), np.empty(most), np.empty((most, size, size))
     weight, tree = np.empty((size, size * most)), np.empty((size, size * most))
     outer, shares = np.empty((size, size * most)), np.empty((size, size * most))
     log_weight, log_tree = np.empty((size, size)), np.empty((size + 1, size))
