@@ -4,8 +4,8 @@ import gc
 import os
 import threading
 import tracemalloc
-from pathlib import Path
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
