@@ -11,21 +11,18 @@ class BiLSTM(nn.Module):
     as packed sequences, whose derivative writes zeros for the whole batch at every word.
     """
 
-    def __init__(self, size: int, hidden: int, layers: int = 1) -> None:
+    def __init__(self, size: int, hidden: int) -> None:
         super().__init__()
-        sizes = [size, *[2 * hidden] * (layers - 1)]
-        self.forwards = nn.ModuleList(nn.LSTM(size, hidden, batch_first=True) for size in sizes)
-        self.backwards = nn.ModuleList(nn.LSTM(size, hidden, batch_first=True) for size in sizes)
+        self.forwards = nn.LSTM(size, hidden, batch_first=True)
+        self.backwards = nn.LSTM(size, hidden, batch_first=True)
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
         position = torch.arange(vectors.shape[1], device=vectors.device)
         inside = position < lengths.unsqueeze(-1)  # (m, n)
         turned = torch.where(inside, lengths.unsqueeze(-1) - 1 - position, position).unsqueeze(-1)
-        states = vectors
-        for onward, back in zip(self.forwards, self.backwards):
-            reversed_states, _ = back(states.take_along_dim(turned, 1))
-            states = torch.cat([onward(states)[0], reversed_states.take_along_dim(turned, 1)], -1)
-        return states * inside.unsqueeze(-1)
+        ahead, _ = self.forwards(vectors)
+        back, _ = self.backwards(vectors.take_along_dim(turned, 1))
+        return torch.cat([ahead, back.take_along_dim(turned, 1)], -1) * inside.unsqueeze(-1)
 
 
 class Biaffine(nn.Module):
