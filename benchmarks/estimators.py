@@ -78,7 +78,7 @@ def overhead() -> Iterator[Figure]:
     def trained(latent: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], None]:
         def step() -> None:
             scores.grad = None
-            decode(latent(scores)).sum().backward()
+            decode(latent(scores)).mean().backward()
 
         return step
 
@@ -102,7 +102,7 @@ def overhead() -> Iterator[Figure]:
 
         def step(estimator: pb.Estimator = estimator) -> None:
             scores.grad = None
-            estimator.loss(trees, scores, decode).sum().backward()
+            estimator.loss(trees, scores, decode).mean().backward()
 
         times = take_turns({OURS: step, "by hand": bare})
         added = times.median(OURS) - times.median("by hand")

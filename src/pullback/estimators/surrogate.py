@@ -285,8 +285,9 @@ def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None
         answer = _straight_through(call.structure, scores, gradient, call.surrogate._factor)
         if math.isfinite(answer.sum().item()):  # else an example is broken, perhaps one of weight 0
             return answer
-    if gradient is not None and _is_a_plain_sum(weight):  # nothing to divide out
-        return _Label(call, scores, point, gradient).gradient()
+    number = None if gradient is None else _common(weight)
+    if gradient is not None and number is not None:
+        return _Label(call, scores, point, gradient / number).gradient() * number
     weight = call.structure.widen(weight if gradient is None else weight.to(gradient.dtype))
     label = _Label(call, scores, point, None if gradient is None else gradient / weight)
     answer = label.gradient() * weight
@@ -295,11 +296,14 @@ def _learned(call: _Call, scores: Tensor, point: Tensor, gradient: Tensor | None
     return answer.masked_fill(weight == 0, 0)  # where it is 0, the loss may be NaN
 
 
-def _is_a_plain_sum(weight: Tensor) -> bool:
-    """Whether every loss has the weight 1 because the losses were added up: autograd then repeats a single number."""
-    return (
-        weight.dim() > 0 and weight.numel() > 0 and not any(weight.stride()) and weight[(0,) * weight.dim()].item() == 1
-    )
+def _common(weight: Tensor) -> float | None:
+    """The weight that all losses have because their sum or mean was taken: autograd then repeats a single number.
+
+    None if they may differ, or if it is 0, by which nothing can be divided.
+    """
+    if weight.numel() == 0 or any(weight.stride()):
+        return None
+    return weight[(0,) * weight.dim()].item() or None
 
 
 def _straight_through(structure: Structure, scores: Tensor, gradient: Tensor, factor: float) -> Tensor:
