@@ -1,6 +1,7 @@
 """Files of runs: what is torn, old or foreign is named, and the rest is read."""
 
 import json
+import tarfile
 
 import pytest
 import torch
@@ -34,6 +35,32 @@ def test_a_folder_is_read_back_as_it_was_written(finished):
     assert complaints == [] and result.run == run and result.is_done and result.failure is None
     assert [record["step"] for record in result.records] == [2, 4]
     assert all(picture.svg.startswith("<svg") for picture in result.pictures) and result.pictures
+
+
+def test_an_archive_of_a_folder_says_what_the_folder_says(finished, tmp_path):
+    folder = finished[1].parent
+    with tarfile.open(tmp_path / "runs.tar.xz", "w:xz") as archive:
+        archive.add(folder, arcname="runs")
+    (packed,), complaints = records.read(tmp_path / "runs.tar.xz", TASKS)
+    (result,), _ = records.read(folder, TASKS)
+    assert complaints == []
+    assert (packed.run, packed.records, packed.pictures, packed.is_done) == (
+        result.run,
+        result.records,
+        result.pictures,
+        True,
+    )
+
+
+def test_an_archive_that_is_torn_or_none_is_named(finished, tmp_path):
+    with tarfile.open(tmp_path / "runs.tar.gz", "w:gz") as archive:
+        archive.add(finished[1].parent, arcname="runs")
+    torn = tmp_path / "torn.tar.gz"
+    torn.write_bytes((tmp_path / "runs.tar.gz").read_bytes()[:2000])
+    with pytest.raises(Mistake, match="torn.tar.gz cannot be unpacked"):
+        records.read(torn, TASKS)
+    with pytest.raises(Mistake, match=r"run.json is not a folder; expected that of an earlier"):
+        records.read(finished[1] / "run.json", TASKS)
 
 
 def test_a_torn_last_line_is_left_out_and_reported(finished, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pullback.experiments.records import Result, read_records
-from pullback.experiments.report import chart, figures, page
+from pullback.experiments.report import chart, figures, markdown, page
 from pullback.experiments.report.summary import sections
 from pullback.experiments.task import Picture
 from pullback.experiments.tasks.parsing import Parsing
@@ -245,3 +245,15 @@ def test_axes_have_round_ticks_and_room_for_all_values():
         assert chart.axis(values, 0, 100).ticks and chart.axis(values, 0, 100, log=True).ticks
     for values in ([1.0, 2.0], [13.0, 41.0], [0.001, 5.0]):
         assert 3 <= len(chart.axis(values, 0, 200, log=True).ticks) <= 7
+
+
+def test_tables_as_markdown_have_the_numbers_marks_and_sentence_of_the_section(section):
+    lines = markdown.markdown(RESULTS).splitlines()
+    assert lines[0] == f"### {section.title}"
+    assert section.conclusion in lines[2]
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in lines if line.startswith("| ")}
+    assert rows["*gold*"][0] == "95.0 ± 0.0"  # a yardstick is never the best
+    assert rows["ste"][0] == "**91.0 ± 0.6**"
+    assert rows["sparsemap"][0] == "**91.0 ± 0.6**"  # the same median
+    assert rows["minimum_risk"][0] == "21.0 ± 0.6"
+    assert len({line.count("|") for line in lines if line.startswith("|")}) == 1

@@ -89,8 +89,8 @@ class ReportCommand:
     """Write one page about all runs of a folder.
 
     Attributes:
-        runs: the folder of earlier runs.
-        to: the page; report.html in the folder if not given.
+        runs: the folder of earlier runs, or a tar archive of it.
+        to: the page; report.html in the folder if not given.  If it ends in .md, the tables alone, as Markdown.
     """
 
     runs: tyro.conf.Positional[Path] = Path("runs")

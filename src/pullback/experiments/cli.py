@@ -16,7 +16,7 @@ from pullback.experiments import arguments, demo, events, listings, records
 from pullback.experiments.display import RunDisplay, measures_in_words, watching
 from pullback.experiments.estimators import make_estimator
 from pullback.experiments.mistakes import Mistake, unknown
-from pullback.experiments.report import page
+from pullback.experiments.report import markdown, page
 from pullback.experiments.run import Run
 from pullback.experiments.sweep import Engine, cells, parse_assignment, split_rows, sweep
 from pullback.experiments.task import Informed, Task, batch_of
@@ -180,7 +180,8 @@ def _compare(given: Sequence[str], console: Console) -> int:
 
 def _report(given: Sequence[str], console: Console) -> int:
     command = arguments.parse(arguments.ReportCommand, "report", given)
-    _write_report(command.runs, command.to if command.to.name else command.runs / "report.html", console)
+    beside = command.runs / "report.html" if command.runs.is_dir() else command.runs.with_name("report.html")
+    _write_report(command.runs, command.to if command.to.name else beside, console)
     return 0
 
 
@@ -189,13 +190,14 @@ def _write_report(folder: Path, to: Path, console: Console) -> None:
     for complaint in complaints:
         console.print(complaint, soft_wrap=True)
     listings.say_sections(results, console)
-    page.write(results, complaints, to)
+    if to.suffix == ".md":
+        markdown.write(results, to)
+    else:
+        page.write(results, complaints, to)
     console.print(f"Report written to {to}", soft_wrap=True)
 
 
 def _read_runs(folder: Path) -> tuple[list[records.Result], list[str]]:
-    if not folder.is_dir():
-        raise Mistake(f"{folder} is not a folder; expected that of an earlier `run`, `sweep` or `demo`.")
     results, complaints = records.read(folder, TASKS)
     if not results:
         found = f"  ({'; '.join(complaints)})" if complaints else ""

@@ -40,13 +40,11 @@ def _terminal_table(section: Section) -> Table:
 
 
 def _terminal_cell(section: Section, row: Row, measure: str) -> str:
-    value, error, best = row.middle(measure), row.error(measure), section.winner(measure)
-    if value is None:
+    cell = section.cell(row, measure)
+    if cell is None:
         return ""
-    text = section.show(measure, value) + (f" ±{section.show_error(measure, error)}" if error is not None else "")
-    if best is not None and not section.is_yardstick(row) and value == best.middle(measure):
-        return f"[bold]{text}[/bold]"
-    return f"{text} =" if best is not None and section.tied(measure, row, best) else text
+    text = cell.value + (f" ±{cell.error}" if cell.error else "")
+    return f"[bold]{text}[/bold]" if cell.is_best else f"{text} =" if cell.is_tied else text
 
 
 def table_of_tasks() -> Table:

@@ -6,8 +6,12 @@ old file or the new one.  Records are appended line by line; a last line that wa
 
 import contextlib
 import json
+import lzma
 import os
 import platform
+import tarfile
+import tempfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -205,8 +209,24 @@ def _are_numbers(given: Any) -> bool:
     return isinstance(given, dict) and all(isinstance(number, int | float) for number in given.values())
 
 
-def read(folder: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list[str]]:
-    """All runs below a folder, and a sentence about each file that is not what it should be."""
+def read(runs: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list[str]]:
+    """All runs below a folder or in a tar archive, and a sentence about each file that is not what it should be."""
+    if runs.is_dir():
+        return _read_folder(runs, tasks)
+    if not runs.is_file() or not tarfile.is_tarfile(runs):
+        raise Mistake(
+            f"{runs} is not a folder; expected that of an earlier `run`, `sweep` or `demo`, or an archive of it."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with tarfile.open(runs) as archive:
+                archive.extractall(folder, filter="data")
+        except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
+            raise Mistake(f"{runs} cannot be unpacked: {error}") from error
+        return _read_folder(Path(folder), tasks)
+
+
+def _read_folder(folder: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list[str]]:
     results: list[Result] = []
     complaints: list[str] = []
     for path in sorted(folder.rglob("run.json")):

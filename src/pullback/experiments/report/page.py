@@ -68,11 +68,10 @@ def _section(section: Section, number: int, room: int) -> str:
 def _table(section: Section) -> str:
     if not section.rows:
         return ""
-    best = {measure: section.winner(measure) for measure in section.measures}
     header = "".join(f"<th>{escape(measure.replace('_', ' '))}</th>" for measure in section.measures)
     lines = []
     for row in section.rows:
-        cells = "".join(_cell(section, row, measure, best[measure]) for measure in section.measures)
+        cells = "".join(_cell(section, row, measure) for measure in section.measures)
         kind = ' class="yardstick"' if section.is_yardstick(row) else ""
         cost = f"<td>{row.cost('decodings'):.1f}</td><td>{row.cost('seconds'):.1f}</td><td>{row.seeds}</td>"
         lines.append(f'<tr{kind}><th scope="row">{escape(row.label)}</th>{cells}{cost}</tr>')
@@ -85,17 +84,16 @@ def _table(section: Section) -> str:
     )
 
 
-def _cell(section: Section, row: Row, measure: str, best: Row | None) -> str:
-    value, error = row.middle(measure), row.error(measure)
-    if value is None:
+def _cell(section: Section, row: Row, measure: str) -> str:
+    cell = section.cell(row, measure)
+    if cell is None:
         return "<td></td>"
-    text = section.show(measure, value)
-    if error is not None:
-        text += f'<span class="error"> ±{section.show_error(measure, error)}</span>'
-    is_best = best is not None and (row is best or (not section.is_yardstick(row) and value == best.middle(measure)))
-    if is_best:
+    text = cell.value
+    if cell.error:
+        text += f'<span class="error"> ±{cell.error}</span>'
+    if cell.is_best:
         text = f"<b>{text}</b>"
-    elif best is not None and section.tied(measure, row, best):
+    elif cell.is_tied:
         text += '<span class="tie" title="not told apart from the best"> =</span>'
     return f'<td><a href="#{escape(row.name)}">{text}</a></td>'
 

@@ -69,6 +69,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """A number of a table: median and standard error as they are printed, and how it compares with the best."""
+
+    value: str
+    error: str
+    is_best: bool
+    is_tied: bool
+
+
+@dataclass(frozen=True)
 class Section:
     """All runs of a task with the same settings of the task, but for those that tell rows apart."""
 
@@ -138,6 +148,17 @@ class Section:
         if max(differences) - min(differences) <= 1e-12 * max(map(abs, differences)):
             return differences[0] == 0
         return bool(stats.ttest_1samp(differences, 0).pvalue >= LEVEL)
+
+    def cell(self, row: Row, measure: str) -> Cell | None:
+        """What a table says of a row; nothing where it lacks the measure."""
+        value, error, best = row.middle(measure), row.error(measure), self.winner(measure)
+        if value is None:
+            return None
+        is_best = best is not None and not self.is_yardstick(row) and value == best.middle(measure)
+        is_tied = best is not None and not is_best and self.tied(measure, row, best)
+        return Cell(
+            self.show(measure, value), "" if error is None else self.show_error(measure, error), is_best, is_tied
+        )
 
     def chosen(self) -> list[Row]:
         """One row for each estimator: that with the best median on validation data."""
