@@ -57,9 +57,9 @@ def test_an_archive_that_is_torn_or_none_is_named(finished, tmp_path):
         archive.add(finished[1].parent, arcname="runs")
     torn = tmp_path / "torn.tar.gz"
     torn.write_bytes((tmp_path / "runs.tar.gz").read_bytes()[:2000])
-    with pytest.raises(Mistake, match="torn.tar.gz cannot be unpacked"):
+    with pytest.raises(Mistake, match=r"torn\.tar\.gz cannot be unpacked"):
         records.read(torn, TASKS)
-    with pytest.raises(Mistake, match=r"run.json is not a folder; expected that of an earlier"):
+    with pytest.raises(Mistake, match=r"run\.json is not a folder; expected that of an earlier"):
         records.read(finished[1] / "run.json", TASKS)
 
 

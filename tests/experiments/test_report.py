@@ -220,7 +220,7 @@ def test_step_sizes_that_have_names_stand_beside_those_that_are_numbers():
 def test_options_of_an_estimator_are_not_taken_for_settings_of_the_same_name():
     results = several("spigot", [0.5, 0.6], options=(("steps", 3),)) + several("spigot", [0.6, 0.7])
     (section,) = sections(results)
-    assert [row.label for row in section.rows] == ["spigot", "spigot (steps=3)"]
+    assert [row.label for row in section.rows] == ["spigot (steps=1)", "spigot (steps=3)"]
     text = page.html(results, [])
     assert "In common: noise 0, steps 4," in text
     assert "options of spigot: step size 1, steps 3, backtrack False" in text

@@ -85,13 +85,22 @@ def test_the_command_of_a_run_has_the_options_of_its_estimator():
     assert words[-2:] == ["--set", "step_size=0.25"]
 
 
+def test_an_option_that_says_what_the_estimator_does_anyway_makes_no_other_run():
+    run = clusters("spigot")
+    assert run.with_option("step_size", 1) == run == run.with_option("steps", 1).with_option("backtrack", False)
+    assert run.with_option("step_size", 0.5).with_option("step_size", 1.0).key == run.key
+    assert run.every_option() == {"step_size": 1.0, "steps": 1, "backtrack": False}
+    with pytest.raises(Mistake, match="backtrack is 0; expected true or false"):
+        run.with_option("backtrack", 0)
+
+
 # ---- cells of a sweep
 
 
 def test_a_sweep_is_every_row_with_every_value_and_seed():
     runs = cells(SMALL["clusters"], ["ste", "sparsemap"], 2, ["step_size=0.1,1", "features=8,9"])
     assert len(runs) == 2 * 2 * 2 + 2 * 2  # sparsemap has no step size: one cell for both
-    assert {dict(run.options).get("step_size") for run in runs if run.estimator == "ste"} == {0.1, 1}
+    assert {run.every_option()["step_size"] for run in runs if run.estimator == "ste"} == {0.1, 1}
     assert {run.seed for run in runs} == {1, 2} and {run.task.features for run in runs} == {8, 9}
 
 

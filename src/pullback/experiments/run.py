@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import tyro
 
-from pullback.experiments.estimators import Value, make_estimator, takes_noise
+from pullback.experiments.estimators import Value, make_estimator, standard_options, takes_noise
 from pullback.experiments.mistakes import Mistake, unknown
 from pullback.experiments.task import Task
 
@@ -53,7 +53,8 @@ class Run(Generic[AnyTask]):
     Attributes:
         task: what is learned, with its settings.
         estimator: a name in the catalog (`pullback estimators`), or a yardstick of the task such as gold or frozen.
-        options: of the estimator, as pairs in the order of their names.
+        options: of the estimator, as pairs in the order of their names; those that say what it does anyway are left
+            out.
         noise: the scale of Gumbel noise on the scores in training, for methods that decode from one point; others are
             random by themselves or need none, and have 0.
         steps: how many times the parameters are updated.
@@ -71,7 +72,9 @@ class Run(Generic[AnyTask]):
     seed: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
+        standard = self._standard_options()
+        told = {name: value for name, value in dict(self.options).items() if not _is_same(value, standard.get(name))}
+        object.__setattr__(self, "options", tuple(sorted(told.items())))
         if not takes_noise(self.task, self.estimator):
             object.__setattr__(self, "noise", 0.0)
         _check("noise", self.noise)
@@ -116,6 +119,13 @@ class Run(Generic[AnyTask]):
         made: Run[Task] = _made(Run, {**given, "task": task, "options": options, "optimizer": optimizer})
         return made
 
+    def every_option(self) -> dict[str, Any]:
+        """The options of the estimator, also those that nobody has set."""
+        return {**self._standard_options(), **dict(self.options)}
+
+    def _standard_options(self) -> dict[str, Any]:
+        return standard_options(self.estimator) if self.task.from_catalog(self.estimator) else {}
+
     def settings(self) -> dict[str, Value]:
         """Every setting but the estimator's options by its flat name, as on the command line."""
         found = self.to_dict()
@@ -148,6 +158,11 @@ class Run(Generic[AnyTask]):
         ]
         options = [f"--set {option}={shlex.quote(str(value))}" for option, value in self.options]
         return " ".join(["pullback run", name, *changed, *options])
+
+
+def _is_same(value: Value, standard: Any) -> bool:
+    """Whether two values of an option are equal; 0 is not false, though Python says so."""
+    return isinstance(value, bool) == isinstance(standard, bool) and bool(value == standard)
 
 
 def _settings_of(task: Task) -> dict[str, Value]:

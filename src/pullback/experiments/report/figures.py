@@ -4,7 +4,6 @@ from collections.abc import Callable
 from html import escape
 from statistics import median
 
-from pullback.experiments.estimators import standard_options
 from pullback.experiments.records import Record
 from pullback.experiments.report import chart
 from pullback.experiments.report.chart import Series
@@ -102,7 +101,7 @@ def _sensitivity(section: Section) -> list[Figure]:
     colors = _colors(section)
     by_name: dict[str, dict[float | str, list[Row]]] = {}
     for row in section.rows:
-        size = {**standard_options(row.run.estimator), **dict(row.run.options)}.get("step_size")
+        size = row.run.every_option().get("step_size")
         if isinstance(size, (int, float, str)) and size != 0 and row.middle(section.task.measure) is not None:
             by_name.setdefault(row.run.estimator, {}).setdefault(size, []).append(row)
     series = []

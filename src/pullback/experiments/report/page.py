@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pullback as pb
-from pullback.experiments.estimators import standard_options
 from pullback.experiments.records import Result
 from pullback.experiments.report.figures import figures
 from pullback.experiments.report.summary import Row, Section, sections
@@ -150,7 +149,7 @@ def _details(section: Section) -> str:
         own = {name: value for name, value in settings[row.name].items() if name not in common}
         about = [_listed(own)] if own else []
         if not section.is_yardstick(row):
-            options = {**standard_options(row.run.estimator), **dict(row.run.options)}
+            options = row.run.every_option()
             about += [f"options of {row.run.estimator}: {_listed(options)}"] if options else []
         seeds = "".join(
             f"<li>seed {result.run.seed}: {escape(_numbers(section, result))}"

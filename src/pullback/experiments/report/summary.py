@@ -1,6 +1,7 @@
 """What runs say together: medians over seeds, the best, what does not differ from it, and one sentence."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -232,7 +233,7 @@ def _section(results: list[Result]) -> Section:
     for result in done:
         groups.setdefault(_but_seed(result.run), []).append(result)
     order = {name: position for position, name in enumerate(task.estimators())}
-    ordered = sorted(groups.values(), key=lambda group: (order[group[0].run.estimator], _options(group[0].run)))
+    ordered = sorted(groups.values(), key=lambda group: (order[group[0].run.estimator], _by_size(group[0].run)))
     labels = _labels([group[0].run for group in ordered])
     failures = Counter(_but_seed(result.run) for result in results if result.failure is not None)
     rows = [
@@ -246,8 +247,10 @@ def _but_seed(run: Run[Any]) -> str:
     return json.dumps({**run.to_dict(), "seed": 0}, sort_keys=True)
 
 
-def _options(run: Run[Any]) -> str:
-    return json.dumps([*run.options, run.noise])
+def _by_size(run: Run[Any]) -> list[tuple[float, str]]:
+    """A key that puts rows of one estimator in the order of their options: numbers by their size, then names."""
+    values = [*run.every_option().values(), run.noise]
+    return [(value, "") if isinstance(value, int | float) else (math.inf, str(value)) for value in values]
 
 
 def _labels(runs: Sequence[Run[Any]]) -> list[str]:
@@ -256,7 +259,7 @@ def _labels(runs: Sequence[Run[Any]]) -> list[str]:
     for run in runs:
         same = [other for other in runs if other.estimator == run.estimator]
         apart = _apart(run.settings(), [other.settings() for other in same])
-        apart += _apart(dict(run.options), [dict(other.options) for other in same])
+        apart += _apart(run.every_option(), [other.every_option() for other in same])
         labels.append(f"{run.estimator} ({', '.join(apart)})" if apart else run.estimator)
     return labels
 
