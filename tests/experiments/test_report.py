@@ -257,3 +257,25 @@ def test_tables_as_markdown_have_the_numbers_marks_and_sentence_of_the_section(s
     assert rows["sparsemap"][0] == "**91.0 ± 0.6**"  # the same median
     assert rows["minimum_risk"][0] == "21.0 ± 0.6"
     assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
+
+
+def test_a_sentence_counts_those_that_are_too_many_to_name():
+    names = ["ste", "sparsemap", "entmax", "simple", "blackbox", "identity", "perturbed"]
+    (found,) = sections([one for i, name in enumerate(names) for one in several(name, [0.9, 0.8, 0.7 + 1e-3 * i])])
+    assert "does not tell 6 others from it" in found.conclusion
+
+
+def test_names_of_points_are_inside_the_drawing_and_meet_neither_each_other_nor_a_point():
+    named = [(f"estimator {i}", 1.0 + i % 3, 90 - 0.01 * i, i) for i in range(30)]
+    svg = chart.points("title", named, "x", "y", log_x=True)
+    texts = [
+        (float(x), float(y) + 3 - chart.LINE, name)
+        for x, y, name in re.findall(r'<text class="c\d[^"]*" x="([\d.]+)" y="([\d.]+)">(estimator \d+)<', svg)
+    ]
+    dots = [(float(x), float(y)) for x, y in re.findall(r'<circle [^>]*cx="([\d.]+)" cy="([\d.]+)"', svg)]
+    assert len(dots) == 30 and 3 <= len(texts) < 30 and texts[0][2] == "estimator 0"
+    boxes = [chart.Box(x, y, x + chart.LETTER * len(name), y + chart.LINE) for x, y, name in texts]
+    points = [chart.Box(x - 3, y - 3, x + 3, y + 3) for x, y in dots]
+    for i, box in enumerate(boxes):
+        assert box.left >= 0 and box.right <= chart.WIDTH and box.bottom <= chart.HEIGHT - chart.BOTTOM + chart.LINE
+        assert not any(box.meets(other) for other in boxes[:i] + points)

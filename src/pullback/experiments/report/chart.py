@@ -11,6 +11,7 @@ from html import escape
 WIDTH, HEIGHT = 430, 290
 LEFT, RIGHT, TOP, BOTTOM = 52, 146, 14, 44
 LINE = 15  # the height of a label
+LETTER = 7  # the width of a letter, rather too wide than too narrow
 SLOT = 36  # the width of a place beside the axis; names of neighbors stand at different heights
 COLORS = 8
 
@@ -146,20 +147,45 @@ def points(
     *,
     log_x: bool = False,
 ) -> str:
-    """Points (name, x, y, color), each with its name beside it."""
+    """Points (name, x, y, color); names stand beside them as far as there is room, those of the first points first."""
     across = axis([x for _, x, _, _ in named], LEFT + 8, WIDTH - RIGHT, log_x)
     up = axis([y for _, _, y, _ in named], HEIGHT - BOTTOM, TOP)
-    shapes: list[str] = []
-    taken: list[tuple[float, float]] = []
-    for name, x, y, color in sorted(named, key=lambda one: -one[2]):
-        at, height = across(x), up(y)
-        shapes.append(_dot(at, height, color, name, radius=5))
-        text = height + 4
-        while any(abs(text - other) < LINE - 2 and abs(at - where) < RIGHT for where, other in taken):
-            text += 2
-        taken.append((at, text))
-        shapes.append(f'<text class="{_color(color)}" x="{at + 8}" y="{round(text, 1)}">{escape(_short(name))}</text>')
+    places = [(across(x), up(y)) for _, x, y, _ in named]
+    shapes = [
+        _dot(at, height, color, f"{name}: {y:.4g}", radius=5)
+        for (name, _, y, color), (at, height) in zip(named, places)
+    ]
+    taken = [Box(at - 4, height - 4, at + 4, height + 4) for at, height in places]
+    for (name, _, _, color), (at, height) in zip(named, places):
+        free = (box for box in _beside(at, height, _short(name)) if not any(box.meets(other) for other in taken))
+        box = next(free, None)
+        if box is not None:
+            taken.append(box)
+            text = f'x="{round(box.left, 1)}" y="{round(box.bottom - 3, 1)}">{escape(_short(name))}'
+            shapes.append(f'<text class="{_color(color)}" {text}</text>')
     return _framed(title, across, up, x_label, y_label, shapes)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle of the drawing."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: "Box") -> bool:
+        apart = self.right <= other.left or other.right <= self.left or self.bottom <= other.top
+        return not (apart or other.bottom <= self.top)
+
+
+def _beside(x: float, y: float, text: str) -> list[Box]:
+    """Places for the name of a point inside the drawing: right of it, left of it, and a line above or below."""
+    width = LETTER * len(text)
+    corners = [(left, y + shift) for shift in (0, LINE, -LINE) for left in (x + 8, x - 8 - width)]
+    boxes = [Box(left, middle - LINE / 2, left + width, middle + LINE / 2) for left, middle in corners]
+    return [box for box in boxes if box.left >= LEFT and box.right <= WIDTH and 0 <= box.top <= HEIGHT - BOTTOM - LINE]
 
 
 def _end_labels(ends: Sequence[tuple[str, float, int | None]]) -> list[str]:

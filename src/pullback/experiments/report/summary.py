@@ -18,6 +18,7 @@ from pullback.experiments.tasks import SETUPS, setup_of
 
 LEVEL = 0.05  # of the paired t-test
 FEWEST = 3  # seeds for it
+FEW = 5  # names in a sentence
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,8 @@ class Section:
             text += f" (the true structure gives {self.show(measure, gold.middle(measure) or 0.0)}{unit})"
         ties = [row.label for row in rows if self.tied(measure, row, best)]
         if ties:
-            text += f"; a paired test over these seeds does not tell {_listed(ties)} from it"
+            named = _listed(ties) if len(ties) <= FEW else f"{len(ties)} others"
+            text += f"; a paired test over these seeds does not tell {named} from it"
         frozen = next((row for row in rows if row.run.estimator == "frozen"), None)
         text += "."
         if frozen is not None:
