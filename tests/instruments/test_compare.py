@@ -1,5 +1,6 @@
 """What a comparison of gradients tells."""
 
+import math
 import re
 import sys
 from types import SimpleNamespace
@@ -68,6 +69,21 @@ def test_the_share_of_zero_gradients_is_counted():
     frozen = {"tiny": pb.spigot(0.0)}
     found = rows(pb.compare_gradients(pb.Subset(3), scores(), downstream, frozen))
     assert found["tiny"].zeros == 1
+
+
+def test_examples_with_a_single_structure_have_no_gradient_but_for_rounding():
+    allowed = torch.ones(4, 6, 6, dtype=torch.bool)
+    allowed[:2, 1:] = False
+    allowed[:2, 1, 2:] = True  # two of four examples have one tree
+    trees = pb.DependencyTree(None, allowed)
+    scores = torch.randn(4, 6, 6, generator=torch.Generator().manual_seed(0))
+    scores[:2, 0, 2:] = -torch.inf
+    weights = torch.randn(6, 6, generator=torch.Generator().manual_seed(1))
+    rows = pb.compare_gradients(
+        trees, scores, lambda z: (z * weights).sum((-2, -1)).square(), ["sparsemap", "ste_sparsemap"], samples=64
+    ).rows
+    assert [row.zeros for row in rows] == [0.5, 0.5]
+    assert all(math.isfinite(row.scale) and row.scale < 100 for row in rows)
 
 
 def test_a_comparison_prints_the_best_direction_first():

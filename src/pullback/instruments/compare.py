@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pullback.estimators._estimator import Estimator, Loss, Memory
+from pullback.estimators._inspection import is_nothing
 from pullback.estimators.catalog import get_estimator
 from pullback.estimators.expectation import minimum_risk
 from pullback.estimators.score_function import reinforce
@@ -229,7 +230,7 @@ def _row(
     drawn = torch.stack([gradient.flatten(-dims).double() for gradient in found])  # (draws, *batch, parts)
     true, mean = exact.flatten(-dims).double(), drawn.mean(0)
     length = true.norm(dim=-1)
-    in_use = length > 0  # an example whose expected loss cannot be lowered says nothing about directions
+    in_use = ~is_nothing(length)  # an example whose expected loss cannot be lowered says nothing about directions
 
     def average(per_example: Tensor) -> float:
         return float(per_example[in_use].mean()) if bool(in_use.any()) else math.nan
@@ -241,7 +242,7 @@ def _row(
         bias=average((mean - true).norm(dim=-1) / length),
         scale=average(along / length.square()),
         variance=average((drawn - mean).square().sum(-1).mean(0) / length.square()),
-        zeros=float((drawn == 0).all(-1).double().mean()),
+        zeros=float(is_nothing(drawn.norm(dim=-1)).double().mean()),
         evaluations=calls / len(found),
         solver_calls=solver.calls / len(found),
         seconds=seconds,
