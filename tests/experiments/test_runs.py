@@ -51,6 +51,7 @@ def test_a_run_survives_being_written_down(name):
         ({"estimator": "reinforce", "options": (("baseline", "leave_one"),)}, "leave_one_out"),
         ({"steps": 0}, "steps is 0; expected a number > 0"),
         ({"noise": -1.0}, "noise is -1.0"),
+        ({"noise": 1.0, "noise_until": 1.5}, "noise_until is 1.5; expected a share of the steps"),
     ],
 )
 def test_a_mistake_is_found_before_anything_is_trained(change, message):
@@ -62,6 +63,13 @@ def test_a_mistake_is_found_before_anything_is_trained(change, message):
 def test_only_methods_that_decode_from_one_point_take_noise():
     assert clusters("ste", noise=1.0).noise == 1
     assert clusters("minimum_risk", noise=1.0).noise == clusters("gold", noise=1.0).noise == 0
+
+
+def test_noise_falls_in_a_line_to_nothing_or_stays():
+    run = clusters("ste", noise=2.0, noise_until=0.5, steps=8)
+    assert [run.noise_at(step) for step in range(8)] == [2.0, 1.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
+    assert {clusters("ste", noise=2.0).noise_at(step) for step in range(8)} == {2.0}
+    assert clusters("gold", noise=2.0, noise_until=0.5) == clusters("gold")  # a row without noise has none to fall
 
 
 def test_a_file_of_another_task_or_with_other_settings_is_named():

@@ -69,6 +69,18 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(estimator, option
     same_parameters(*(tmp_path / name / run.key for name in ("whole", "interrupted")))
 
 
+def test_noise_that_falls_is_resumed_where_it_was_and_changes_what_is_learned(tmp_path):
+    run = clusters("ste", noise=2.0, noise_until=1.0)
+    train(run, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(run, tmp_path / "interrupted", Interrupting(3))
+    train(run, tmp_path / "interrupted")
+    assert history(tmp_path / "whole" / run.key) == history(tmp_path / "interrupted" / run.key)
+    steady = dataclasses.replace(run, noise_until=0.0)
+    train(steady, tmp_path / "steady")
+    assert history(tmp_path / "steady" / steady.key) != history(tmp_path / "whole" / run.key)
+
+
 def same_parameters(*folders):
     first, second = (torch.load(folder / "checkpoint.pt", weights_only=True)["model"] for folder in folders)
     assert all(torch.equal(first[name], second[name]) for name in first)

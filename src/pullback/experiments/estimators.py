@@ -49,8 +49,13 @@ def takes_noise(task: Task, name: str) -> bool:
     return task.from_catalog(name) and pb.CATALOG[name].kind in POINT_METHODS
 
 
-def make_estimator(task: Task, name: str, options: dict[str, Value], noise: float) -> pb.Estimator:
-    """The estimator of a row of `task`; whatever is wrong with its name or options is a `Mistake`."""
+def make_estimator(
+    task: Task, name: str, options: dict[str, Value], noise: float | Callable[[], float] = 0.0
+) -> pb.Estimator:
+    """The estimator of a row of `task`; whatever is wrong with its name or options is a `Mistake`.
+
+    noise: its scale, or a function that is asked for it in every step.
+    """
     if name not in task.estimators():
         raise unknown(f"{task.name}: estimator", name, task.estimators())
     has = options_of(name) if task.from_catalog(name) else []
@@ -63,7 +68,7 @@ def make_estimator(task: Task, name: str, options: dict[str, Value], noise: floa
     if not task.from_catalog(name):
         return _made_by(task, name)
     estimator = _from_catalog(name, options)
-    return pb.Perturbed(estimator, pb.Gumbel(noise)) if noise > 0 else estimator
+    return estimator if noise == 0 else pb.Perturbed(estimator, pb.Gumbel(noise))
 
 
 def _made_by(task: Task, name: str) -> pb.Estimator:

@@ -57,6 +57,7 @@ class Run(Generic[AnyTask]):
             out.
         noise: the scale of Gumbel noise on the scores in training, for methods that decode from one point; others are
             random by themselves or need none, and have 0.
+        noise_until: the share of the steps after which there is no noise; it falls to 0 in a line.  0: it stays.
         steps: how many times the parameters are updated.
         evaluate_every: steps between two records.
         seed: of parameters, order of the data, samples and noise.
@@ -66,6 +67,7 @@ class Run(Generic[AnyTask]):
     estimator: str = "spigot"
     options: tyro.conf.Suppress[tuple[tuple[str, Value], ...]] = ()  # --set on the command line
     noise: float = 0.0
+    noise_until: float = 0.0
     optimizer: Optimizer = field(default_factory=Optimizer)
     steps: int = 1000
     evaluate_every: int = 100
@@ -78,6 +80,10 @@ class Run(Generic[AnyTask]):
         if not takes_noise(self.task, self.estimator):
             object.__setattr__(self, "noise", 0.0)
         _check("noise", self.noise)
+        if not 0 <= self.noise_until <= 1:
+            raise Mistake(f"noise_until is {self.noise_until}; expected a share of the steps, between 0 and 1.")
+        if self.noise == 0:
+            object.__setattr__(self, "noise_until", 0.0)
         _check("steps", self.steps, above=0)
         _check("evaluate_every", self.evaluate_every, above=0)
         for name, seed in (("seed", self.seed), ("data_seed", getattr(self.task, "data_seed", 0))):
@@ -99,6 +105,7 @@ class Run(Generic[AnyTask]):
             "estimator": self.estimator,
             "options": dict(self.options),
             "noise": self.noise,
+            "noise_until": self.noise_until,
             "optimizer": asdict(self.optimizer),
             "steps": self.steps,
             "evaluate_every": self.evaluate_every,
@@ -118,6 +125,10 @@ class Run(Generic[AnyTask]):
         task = _made(tasks[name], settings)
         made: Run[Task] = _made(Run, {**given, "task": task, "options": options, "optimizer": optimizer})
         return made
+
+    def noise_at(self, step: int) -> float:
+        """The scale of noise in the step after `step` steps."""
+        return self.noise * max(0.0, 1 - step / (self.noise_until * self.steps)) if self.noise_until else self.noise
 
     def every_option(self) -> dict[str, Any]:
         """The options of the estimator, also those that nobody has set."""

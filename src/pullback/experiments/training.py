@@ -82,7 +82,8 @@ def train(run: Run[Any], folder: Path, watcher: Watcher | None = None, accelerat
 def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
     task, data = run.task, run.task.data()
     torch.manual_seed(run.seed)
-    model = task.model(make_estimator(task, run.estimator, dict(run.options), run.noise))
+    noise = FallingNoise(run)
+    model = task.model(make_estimator(task, run.estimator, dict(run.options), noise if run.noise_until else run.noise))
     cost = Cost(model)
     optimizer = make_optimizer(run.optimizer, model, is_frozen=run.estimator == "frozen")
     wrapped, optimizer = fabric.setup(model, optimizer)
@@ -122,6 +123,7 @@ def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
     while step < run.steps:
         batch = _on(fabric.device, data["train"][order.indices(step)])
         with cost:
+            noise.step = step
             factor = run.optimizer.factor(step, run.steps)
             for group in optimizer.param_groups:
                 group["lr"] = factor * group["full_lr"]
@@ -197,6 +199,16 @@ def _aside(model: Model) -> Iterator[None]:
         torch.manual_seed(0)
         yield
     model.train(was_training)
+
+
+class FallingNoise:
+    """The scale of noise in a run, by the number of steps that were taken."""
+
+    def __init__(self, run: Run[Any]) -> None:
+        self.run, self.step = run, 0
+
+    def __call__(self) -> float:
+        return self.run.noise_at(self.step)
 
 
 class Order:

@@ -36,11 +36,13 @@ SETUPS: dict[str, Run[Any]] = {
         steps=1000,
         evaluate_every=100,
     ),
-    # More clusters take a slower encoder: else two of them share a rule before each has found its own.
+    # More clusters take a slower encoder and more noise, which falls: else two of them share a rule before each has
+    # found its own, or the decoder never sees them without noise.
     "clusters-10": Run(
         Clusters(clusters=10),
         optimizer=Optimizer("adam", learning_rate=0.1, encoder_learning_rate=3e-4, batch_size=1000),
-        noise=1.0,
+        noise=2.0,
+        noise_until=0.7,
         steps=5000,
         evaluate_every=500,
     ),
