@@ -52,12 +52,13 @@ def project_as_flows(scores, lengths, point, lo, hi):
 def finish_as_flows(scores, lengths, rounds, point, lo, hi):
     """`project` where `rounds` is not 0; where it is t or more, `point` holds a mixture near the answer."""
     n, t = scores.shape[1:3]
-    w, score = new_workspace(lattice(n, t), 4 + n * row_length(t)), np.empty(n * t * row_length(t))
+    longest = lattice(n, t)
+    w, score = new_workspace(longest, 4 + n * row_length(t)), np.empty(n * t * row_length(t))
     for b in range(lo, hi):
         if rounds[b] == 0:
             continue
         if lengths[b] > 0:
-            graph = lattice(lengths[b], t)
+            graph = _until(longest, lengths[b], t)
             valid, masked = _read(scores[b], lengths[b], -np.inf, score)
             if not valid or (masked and not forbid_dead_ends(score, graph, w.core, w.potential)):
                 return b
@@ -78,7 +79,8 @@ def project_backward(lengths, point, gradient, product, lo, hi):
     where the point is sparse.
     """
     n, t = point.shape[1:3]
-    w = new_workspace(lattice(n, t), 4 + n * row_length(t))
+    longest = lattice(n, t)
+    w = new_workspace(longest, 4 + n * row_length(t))
     for b in range(lo, hi):
         if lengths[b] < 0 or lengths[b] > n:
             return b
@@ -86,7 +88,7 @@ def project_backward(lengths, point, gradient, product, lo, hi):
         if lengths[b] > 0:
             _read(point[b], lengths[b], 0.0, w.reduced)
             _read(gradient[b], lengths[b], 0.0, w.row)
-            project_on_face(lattice(lengths[b], t), w)
+            project_on_face(_until(longest, lengths[b], t), w)
             _write(w.row, lengths[b], product[b])
     return -1
 
@@ -110,12 +112,18 @@ def lattice(n, t):
     head, edge, share = np.empty(1 + (n - 1) * t, np.int64), np.empty(2 + (n - 1) * t, np.int64), np.empty(sink)
     runs = np.int64(0)
     for u in range(sink):
-        first[u], share[u] = runs, 1.0 / np.sqrt(t)
+        first[u], share[u] = runs, t**-0.75
         if u == 0 or (u >= 4 and (u - 4) % width < t):
             head[runs], edge[runs] = (u + width - 4) // width * width + 4, runs * width
             runs += 1
     first[sink], edge[runs], share[0] = runs, runs * width, 1.0
     return Graph(first, head, edge, share, sink)
+
+
+@inner
+def _until(graph, n, t):
+    """The graph of the first n positions: what lies behind counts as the sink."""
+    return Graph(graph.first, graph.head, graph.edge, graph.share, 4 + (n - 1) * row_length(t))
 
 
 @inner

@@ -27,9 +27,9 @@ class _Fours:
             for kind, arg in zip(signature.args, args)
         ]
 
-    def loop(self, length):
-        """Goes through 0, 4, 8, … below `length`."""
-        return cgutils.for_range_slice(self.builder, ir.Constant(_LONG, 0), length, ir.Constant(_LONG, 4))
+    def loop(self, length, first=0):
+        """Goes through 0, 4, 8, … below `length`; from `first` on."""
+        return cgutils.for_range_slice(self.builder, ir.Constant(_LONG, first), length, ir.Constant(_LONG, 4))
 
     def _at(self, array, *places):
         for place in places:
@@ -51,6 +51,9 @@ class _Fours:
     def variable(self, number):
         """A vector that a loop changes; at first, this number four times."""
         return cgutils.alloca_once_value(self.builder, ir.Constant(_NUMBERS, [number] * 4))
+
+    def counter(self):
+        return cgutils.alloca_once_value(self.builder, ir.Constant(_LONG, 0))
 
     def larger(self, a, b):
         """max(a, b), which ignores NaN in `a`."""
@@ -79,6 +82,32 @@ class _Fours:
 
     def sum(self, vector):
         return self.fold(vector, self.builder.fadd)
+
+    # ---- steps that several loops take
+
+    def is_positive(self, vector):
+        return self.builder.fcmp_ordered(">", vector, ir.Constant(_NUMBERS, [0.0] * 4))
+
+    def move(self, score, e, here, potential, h, k, reduced):
+        moved = self.builder.fadd(self.load(score, e, k), self.builder.fsub(here, self.load(potential, h, k)))
+        self.store(moved, reduced, e, k)
+        return moved
+
+    def reach(self, is_active, mark, marks, h, k):
+        mark = self.where(is_active, mark, 0.0)
+        self.store(self.raised(self.load(marks, h, k), mark), marks, h, k)
+
+    def spread_flow(self, amount, is_active, balance, degree, h, k, total, count):
+        builder = self.builder
+        flow, number = self.where(is_active, amount, 0.0), self.where(is_active, ir.Constant(_NUMBERS, [1.0] * 4), 0.0)
+        self.store(builder.fsub(self.load(balance, h, k), flow), balance, h, k)
+        self.store(builder.fadd(self.load(degree, h, k), number), degree, h, k)
+        builder.store(builder.fadd(builder.load(total), flow), total)
+        bits = builder.zext(builder.bitcast(is_active, ir.IntType(4)), _LONG)
+        builder.store(builder.add(builder.load(count), builder.ctpop(bits)), count)
+
+    def totals(self, total, count):
+        return self.sum(self.builder.load(total)), self.builder.sitofp(self.builder.load(count), ir.DoubleType())
 
 
 def _loop(result, kinds):
@@ -115,20 +144,49 @@ _NOTHING, _PAIR, _FOUR = types.void, types.UniTuple(_X, 2), types.UniTuple(_X, 4
 @_loop(_NOTHING, "anxanna")
 def move(fours, score, e, here, potential, h, length, reduced):
     """reduced[e + k] = score[e + k] + (here − potential[h + k]); potentials first: their difference may be exact."""
-    builder, here = fours.builder, fours.spread(here)
+    here = fours.spread(here)
     with fours.loop(length) as (k, _):
-        difference = builder.fsub(here, fours.load(potential, h, k))
-        fours.store(builder.fadd(fours.load(score, e, k), difference), reduced, e, k)
+        fours.move(score, e, here, potential, h, k, reduced)
 
 
-@_loop(_NOTHING, "anxann")
-def reach(fours, value, e, least, marks, h, length):
-    """Changes marks[h + k] from 0 to 1 where value[e + k] > least."""
-    builder, least = fours.builder, fours.spread(least)
+@_loop(_NOTHING, "anxannaxa")
+def move_and_reach(fours, score, e, here, potential, h, length, reduced, mark, marks):
+    """`move`, which raises marks[h + k] to `mark` where reduced[e + k] > 0."""
+    here, mark = fours.spread(here), fours.spread(mark)
     with fours.loop(length) as (k, _):
-        is_above = builder.fcmp_ordered(">", fours.load(value, e, k), least)
-        mark = fours.where(is_above, ir.Constant(_NUMBERS, [1.0] * 4), 0.0)
-        fours.store(fours.raised(fours.load(marks, h, k), mark), marks, h, k)
+        flow = fours.move(score, e, here, potential, h, k, reduced)
+        fours.reach(fours.is_positive(flow), mark, marks, h, k)
+
+
+@_loop(_PAIR, "anxannaaa")
+def move_and_spread(fours, score, e, here, potential, h, length, reduced, balance, degree):
+    """`move`, then `spread` of the positive numbers of `reduced`."""
+    here, total, count = fours.spread(here), fours.variable(0.0), fours.counter()
+    with fours.loop(length) as (k, _):
+        flow = fours.move(score, e, here, potential, h, k, reduced)
+        fours.spread_flow(flow, fours.is_positive(flow), balance, degree, h, k, total, count)
+    return fours.totals(total, count)
+
+
+@_loop(_PAIR, "anxannaa")
+def spread(fours, value, e, least, amount, h, length, balance, degree):
+    """Takes amount[e + k] from balance[h + k] and adds 1 to degree[h + k] where value[e + k] > least.
+
+    Returns the sum of these amounts and their number.
+    """
+    least, total, count = fours.spread(least), fours.variable(0.0), fours.counter()
+    with fours.loop(length) as (k, _):
+        is_above = fours.builder.fcmp_ordered(">", fours.load(value, e, k), least)
+        fours.spread_flow(fours.load(amount, e, k), is_above, balance, degree, h, k, total, count)
+    return fours.totals(total, count)
+
+
+@_loop(_NOTHING, "anann")
+def reach(fours, value, e, marks, h, length):
+    """Raises marks[h + k] to 1 where value[e + k] > −∞."""
+    one, lowest = (ir.Constant(_NUMBERS, [number] * 4) for number in (1.0, float("-inf")))
+    with fours.loop(length) as (k, _):
+        fours.reach(fours.builder.fcmp_ordered(">", fours.load(value, e, k), lowest), one, marks, h, k)
 
 
 @_loop(types.boolean, "anxxann")
@@ -194,29 +252,42 @@ def sum_above(fours, row, e, length, threshold):
     return fours.sum(builder.load(total)), fours.sum(builder.load(count))
 
 
-# Which of four numbers are chosen, as bits, and their places: first those that are chosen.
-_PLACES = [[k for k in range(4) if bits >> k & 1] + [k for k in range(4) if not bits >> k & 1] for bits in range(16)]
+@_loop(_X, "anxxanna")
+def keep(fours, value, e, least, mark, marks, h, length, kept):
+    """kept[e + k] = value[e + k] if that is above `least` and marks[h + k] is `mark`, else 0.
 
-
-@_loop(_N, "anxnnnaaan")
-def append(fours, value, e, least, u, h, length, tail, head, edge, count):
-    """Appends u, h + k and e + k to three lists for each value[e + k] > least; returns their new length.
-
-    Without a branch: all four are written, and what was not chosen is written over.
+    Returns the largest value[e + k] whose mark is another, −∞ if there is none.
     """
-    builder, least = fours.builder, fours.spread(least)
-    table = ir.Constant(ir.ArrayType(_INTEGERS, 16), [ir.Constant(_INTEGERS, places) for places in _PLACES])
-    places = cgutils.global_constant(builder, "places", table)
-    total = cgutils.alloca_once_value(builder, count)
+    builder, least, mark, best = fours.builder, fours.spread(least), fours.spread(mark), fours.variable(float("-inf"))
     with fours.loop(length) as (k, _):
-        bits = builder.bitcast(builder.fcmp_ordered(">", fours.load(value, e, k), least), ir.IntType(4))
-        chosen = builder.load(builder.gep(places, [ir.Constant(_LONG, 0), builder.zext(bits, _LONG)]))
-        count = builder.load(total)
-        for array, first in ((head, h), (edge, e)):
-            fours.store(builder.add(chosen, fours.spread(builder.add(first, k))), array, count)
-        fours.store(fours.spread(u), tail, count)
-        builder.store(builder.add(count, builder.zext(builder.ctpop(bits), _LONG)), total)
-    return builder.load(total)
+        found, is_marked = fours.load(value, e, k), builder.fcmp_ordered("==", fours.load(marks, h, k), mark)
+        is_above = builder.fcmp_ordered(">", found, least)
+        fours.store(fours.where(builder.and_(is_above, is_marked), found, 0.0), kept, e, k)
+        outside = fours.where(builder.not_(is_marked), found, float("-inf"))
+        builder.store(fours.larger(outside, builder.load(best)), best)
+    return fours.fold(builder.load(best), fours.larger)
+
+
+@_loop(_NOTHING, "anxannan")
+def link(fours, value, e, least, place, h, length, rows, first):
+    """Subtracts 1 from rows[first + place[h + k]] for each value[e + k] > least; places are mostly neighbors."""
+    builder, least = fours.builder, fours.spread(least)
+    none = ir.Constant(ir.IntType(4), 0)
+    with fours.loop(length) as (k, _):
+        is_above = builder.fcmp_ordered(">", fours.load(value, e, k), least)
+        with builder.if_then(builder.icmp_unsigned("!=", builder.bitcast(is_above, ir.IntType(4)), none)):
+            places, less = fours.load(place, h, k), fours.where(is_above, ir.Constant(_NUMBERS, [-1.0] * 4), 0.0)
+            begin = builder.extract_element(places, ir.Constant(ir.IntType(32), 0))
+            neighbors = builder.add(fours.spread(begin), ir.Constant(_INTEGERS, [0, 1, 2, 3]))
+            is_apart = builder.and_(is_above, builder.icmp_signed("!=", places, neighbors))
+            are_apart = builder.icmp_unsigned("!=", builder.bitcast(is_apart, ir.IntType(4)), none)
+            with builder.if_else(are_apart, likely=False) as (one_by_one, together):
+                with one_by_one:
+                    for lane in (ir.Constant(ir.IntType(32), lane) for lane in range(4)):
+                        cell = builder.gep(builder.gep(rows, [first]), [builder.extract_element(places, lane)])
+                        builder.store(builder.fadd(builder.load(cell), builder.extract_element(less, lane)), cell)
+                with together:
+                    fours.store(builder.fadd(fours.load(rows, first, begin), less), rows, first, begin)
 
 
 # ---- rows of a matrix, in one flat array: four rows begin at `first`, each `width` behind the one before
@@ -229,32 +300,60 @@ def _rows_from(fours, first, width):
     return starts
 
 
-@_loop(_NOTHING, "annxxxxxx")
-def eliminate_within(fours, rows, first, width, a, b, c, d, e, f):
-    """Subtracts from each of four rows those before it, with the factors of (0, 1), (0, 2), (1, 2), (0, 3), …"""
-    starts = _rows_from(fours, first, width)
-    factors = [fours.spread(fours.builder.fneg(factor)) for factor in (a, b, c, d, e, f)]
-    with fours.loop(width) as (column, _):
+@_loop(_NOTHING, "annxxxxxxxxxxanxxxxnxxxx")
+def eliminate_within(
+    fours, rows, first, width, a, b, c, d, e, f, p, q, r, s, scaled, one, t, u, v, w, other, x, y, z, o
+):
+    """Subtracts from each of four rows those before it, with the factors of (0, 1), (0, 2), (1, 2), (0, 3), …
+
+    Writes them into `scaled`, too, times −p … −s.  Then, from the fifth column on, subtracts multiples of the four from
+    two more rows: t … w times from that at `one`, x … o times from `other`.
+    """
+    builder, starts = fours.builder, _rows_from(fours, first, width)
+    copies = _rows_from(fours, ir.Constant(_LONG, 0), width)
+    within = [fours.spread(builder.fneg(factor)) for factor in (a, b, c, d, e, f)]
+    scales = [fours.spread(builder.fneg(factor)) for factor in (p, q, r, s)]
+    goals = [(one, (t, u, v, w)), (other, (x, y, z, o))]
+    goals = [(goal, [fours.spread(builder.fneg(factor)) for factor in factors]) for goal, factors in goals]
+
+    def column_from(column):
         values = [fours.load(rows, start, column) for start in starts]
-        for factor, (i, j) in zip(factors, ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))):
+        for factor, (i, j) in zip(within, ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))):
             values[j] = fours.add_product(values[j], factor, values[i])
         for start, value in zip(starts[1:], values[1:]):
             fours.store(value, rows, start, column)
+        return values
 
-
-@_loop(_NOTHING, "annnnxxxxnxxxx")
-def subtract(fours, rows, first, width, length, one, a, b, c, d, other, e, f, g, h):
-    """Subtracts multiples of four rows from two more, with factors a … d from that at `one`, e … h from `other`."""
-    starts = _rows_from(fours, first, width)
-    goals = [(one, (a, b, c, d)), (other, (e, f, g, h))]
-    goals = [(goal, [fours.spread(fours.builder.fneg(factor)) for factor in factors]) for goal, factors in goals]
-    with fours.loop(length) as (column, _):
-        values = [fours.load(rows, start, column) for start in starts]
+    column_from(ir.Constant(_LONG, 0))
+    with fours.loop(width, 4) as (column, _):
+        values = column_from(column)
+        for start, value, scale in zip(copies, values, scales):
+            fours.store(builder.fmul(value, scale), scaled, start, column)
         for goal, factors in goals:
             total = fours.load(rows, goal, column)
             for value, factor in zip(values, factors):
                 total = fours.add_product(total, factor, value)
             fours.store(total, rows, goal, column)
+
+
+@_loop(_NOTHING, "annnannn")
+def add_multiples(fours, rows, first, width, length, scaled, shift, goal, step):
+    """Adds multiples of four rows to four more, at `goal`, each `step` behind the one before.
+
+    The factors are the first columns of the four rows in `scaled`, from `shift` on.
+    """
+    builder, starts, goals = fours.builder, _rows_from(fours, first, width), _rows_from(fours, goal, step)
+    factors = [
+        [fours.spread(builder.load(builder.gep(builder.gep(scaled, [start]), [ir.Constant(_LONG, k)]))) for k in range(4)]
+        for start in _rows_from(fours, shift, width)
+    ]
+    with fours.loop(length) as (column, _):
+        values = [fours.load(rows, start, column) for start in starts]
+        for k, begin in enumerate(goals):
+            total = fours.load(rows, begin, column)
+            for value, factor in zip(values, factors):
+                total = fours.add_product(total, factor[k], value)
+            fours.store(total, rows, begin, column)
 
 
 @_loop(_FOUR, "annnn")

@@ -6,6 +6,8 @@ from pullback.kernels.flows.fours import largest, move, sum_above
 from pullback.kernels.flows.silent import bound_below, place
 from pullback.kernels.tools import inner
 
+ROUNDS = 2  # of Newton's method for one node: more do not spare steps later
+
 
 @inner
 def start(scores, graph, potential, row):
@@ -20,7 +22,7 @@ def start(scores, graph, potential, row):
         begin, end = first[u], first[u + 1]
         for r in range(begin, end):
             move(scores, edge[r], 0.0, potential, head[r], edge[r + 1] - edge[r], row)
-        found = threshold(row, edge[begin], edge[end] - edge[begin], share[u])
+        found = threshold(row, edge[begin], edge[end] - edge[begin], share[u], ROUNDS)
         potential[u] = -found if found > -np.inf else 0.0
     return _round(potential, sink)
 
@@ -60,14 +62,16 @@ def _round(potential, sink):
 
 
 @inner
-def threshold(row, begin, length, flow):
+def threshold(row, begin, length, flow, rounds):
     """τ with Σ max(0, xₖ − τ) = flow, by Newton's method from the left of a convex function; −∞ if no xₖ is finite.
+
+    Where `rounds` were not enough, the sum is larger than the flow.
 
     The xₖ are the numbers of `row` from `begin` on; `length` is a multiple of four.
     """
     best = largest(row, begin, length)
     found = best - flow
-    for _ in range(50):
+    for _ in range(rounds):
         total, count = sum_above(row, begin, length, found)
         if not total > flow * (1.0 + 1e-12 * count):
             break
