@@ -100,15 +100,10 @@ class Search:
         everywhere[self.place] = numbers
         return everywhere
 
-    def steps(self, scores, flow=None):
+    def steps(self, scores):
         scores = self.padded(scores, -np.inf)
         assert forbid_dead_ends(scores, self.graph, self.w.core, self.w.potential)
-        self.w.row[: len(scores)] = 0.0 if flow is None else self.padded(flow, 0.0)
-        return nearest_flow(scores, self.graph, self.w, flow is not None)
-
-    @property
-    def flow(self):
-        return self.w.reduced[self.place]
+        return nearest_flow(scores, self.graph, self.w)
 
 
 def size(scores):
@@ -167,20 +162,6 @@ def test_a_dozen_steps_are_enough(name):
     for seed in range(5):
         for kind, scores in kinds(np.random.default_rng(seed), tail, head):
             assert 0 <= search.steps(scores) <= 12, kind
-
-
-@pytest.mark.parametrize("name", LARGE)
-def test_the_search_may_begin_at_any_flow(name):
-    tail, head = LARGE[name]
-    search = Search(tail, head)
-    rng = np.random.default_rng(8)
-    for kind, scores in kinds(rng, tail, head):
-        expected = project_one(scores, tail, head)
-        allowed = np.where(np.isfinite(scores), 0.0, -np.inf)
-        some = reference.best_path(allowed + rng.normal(size=len(head)), tail, head)
-        for flow in (some, 0.5 * (some + expected), expected):
-            assert search.steps(scores, flow) >= 0, kind
-            assert np.abs(search.flow - expected).max() < 1e-11 * size(scores), kind
 
 
 @pytest.mark.parametrize("name", LARGE)

@@ -27,7 +27,7 @@ from pullback.kernels.flows.graph import SLACK, mark_core
 from pullback.kernels.flows.laplacian import System, assemble, new_system, solve
 from pullback.kernels.flows.passes import change_and_reach, change_and_tally
 from pullback.kernels.flows.silent import Bounds, new_bounds, settle
-from pullback.kernels.flows.start import start, start_near, threshold
+from pullback.kernels.flows.start import start, threshold
 from pullback.kernels.tools import fmax, inner, summing
 
 STEPS = 200  # two dozen are the most that was ever seen
@@ -69,17 +69,13 @@ def new_workspace(graph, nodes):
 
 
 @inner
-def nearest_flow(scores, graph, w, is_near):
+def nearest_flow(scores, graph, w):
     """Writes the flow nearest to `scores` into w.reduced; returns the number of steps, −1 if they lead nowhere.
 
-    There must be a finite path, and edges on none must be −∞ (`forbid_dead_ends`).  If `is_near`, w.row holds a flow
-    that is near the answer, from which the search begins.
+    There must be a finite path, and edges on none must be −∞ (`forbid_dead_ends`).
     """
     sink = graph.sink
-    if is_near:
-        size = start_near(scores, graph, w.row, w.core, w.direction, w.bounds, w.trial)
-    else:
-        size = start(scores, graph, w.direction, w.trial)
+    size = start(scores, graph, w.direction, w.trial)
     w.imbalance[: sink + 1] = 0.0
     value = np.inf
     source, reduced = scores, w.reduced
