@@ -23,7 +23,6 @@ from pullback.kernels.active_set.slots import (
 )
 from pullback.kernels.tools import compiled, inner
 
-
 FLAT = 0.85  # the first gap for each slot, beyond which very many vertices mix
 
 

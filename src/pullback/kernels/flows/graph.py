@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.flows.fours import leads_to, reach
+from pullback.kernels.flows.runs import leads_to, reach
 from pullback.kernels.tools import inner
 
 

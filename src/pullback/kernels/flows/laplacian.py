@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.flows.fours import add_multiples, eliminate_within, link, multiply
+from pullback.kernels.flows.rows import add_multiples, eliminate_within, multiply
+from pullback.kernels.flows.runs import link
 from pullback.kernels.tools import inner
 
 NONE = 1e-9  # pivots below are zero
@@ -141,9 +142,7 @@ def solve(sink, unknowns, system, sink_x):
         t, u, v, w = a * rows[j], b * rows[j + 1], c * rows[j + 2], d * rows[j + 3]
         corner -= (t * rows[j] + u * rows[j + 1]) + (v * rows[j + 2] + w * rows[j + 3])
         sink_x -= (t * rows[i] + u * rows[i + 1]) + (v * rows[i + 2] + w * rows[i + 3])
-        eliminate_within(
-            rows, first, width, e, f, h, k, m, o, a, b, c, d, scaled, i, p, q, r, s, j, t, u, v, w
-        )
+        eliminate_within(rows, first, width, e, f, h, k, m, o, a, b, c, d, scaled, i, p, q, r, s, j, t, u, v, w)
         rows[first], rows[first + width + 1], rows[first + 2 * width + 2], rows[first + 3 * width + 3] = a, b, c, d
         for y in range(g + 1, last[g] + 1):
             shift = 4 * (y - g)

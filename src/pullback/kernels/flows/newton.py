@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.flows.fours import keep
 from pullback.kernels.flows.graph import SLACK, mark_core
 from pullback.kernels.flows.laplacian import System, assemble, new_system, solve
 from pullback.kernels.flows.passes import change_and_reach, change_and_tally
+from pullback.kernels.flows.runs import keep
 from pullback.kernels.flows.silent import Bounds, new_bounds, settle
 from pullback.kernels.flows.start import start, threshold
 from pullback.kernels.tools import fmax, inner, summing

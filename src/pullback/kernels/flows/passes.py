@@ -5,7 +5,7 @@ An edge is active if its number r is above a limit, 0 unless it is given.
 
 import numpy as np
 
-from pullback.kernels.flows.fours import move, move_and_reach, move_and_spread, spread
+from pullback.kernels.flows.runs import move, move_and_reach, move_and_spread, spread
 from pullback.kernels.tools import inner
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pullback.kernels.flows.fours import largest, move, sum_above
+from pullback.kernels.flows.runs import largest, move, sum_above
 from pullback.kernels.tools import inner
 
 ROUNDS = 2  # of Newton's method for one node: more do not spare steps later
