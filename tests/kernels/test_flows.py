@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pullback.kernels.flows import forbid_dead_ends, in_runs, nearest_flow, new_workspace
-from pullback.kernels.flows.graph import collect
 from pullback.kernels.flows.laplacian import assemble, solve
+from pullback.kernels.flows.passes import tally
 from pullback.kernels.paths import project, project_backward
 from reference import flows as reference
 from reference.active_set import project as project_on_hull
@@ -100,15 +100,10 @@ class Search:
         everywhere[self.place] = numbers
         return everywhere
 
-    def steps(self, scores, flow=None):
+    def steps(self, scores):
         scores = self.padded(scores, -np.inf)
         assert forbid_dead_ends(scores, self.graph, self.w.core, self.w.potential)
-        self.w.row[: len(scores)] = 0.0 if flow is None else self.padded(flow, 0.0)
-        return nearest_flow(scores, self.graph, self.w, flow is not None)
-
-    @property
-    def flow(self):
-        return self.w.reduced[self.place]
+        return nearest_flow(scores, self.graph, self.w)
 
 
 def size(scores):
@@ -167,20 +162,6 @@ def test_a_dozen_steps_are_enough(name):
     for seed in range(5):
         for kind, scores in kinds(np.random.default_rng(seed), tail, head):
             assert 0 <= search.steps(scores) <= 12, kind
-
-
-@pytest.mark.parametrize("name", LARGE)
-def test_the_search_may_begin_at_any_flow(name):
-    tail, head = LARGE[name]
-    search = Search(tail, head)
-    rng = np.random.default_rng(8)
-    for kind, scores in kinds(rng, tail, head):
-        expected = project_one(scores, tail, head)
-        allowed = np.where(np.isfinite(scores), 0.0, -np.inf)
-        some = reference.best_path(allowed + rng.normal(size=len(head)), tail, head)
-        for flow in (some, 0.5 * (some + expected), expected):
-            assert search.steps(scores, flow) >= 0, kind
-            assert np.abs(search.flow - expected).max() < 1e-11 * size(scores), kind
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -256,19 +237,24 @@ def test_laplacian_systems_are_solved(name, share):
     tail, head = {**SMALL, **LARGE}[name]
     rng = np.random.default_rng(7)
     search = Search(tail, head)
-    sink, system, active = search.graph.sink, search.w.system, search.w.active
+    sink, system, imbalance = search.graph.sink, search.w.system, search.w.imbalance
     nodes = sink + 1
     for _ in range(10):
-        value = rng.random(len(head))
-        collect(search.graph, search.padded(value, 0.0), share, active)
-        matrix = np.zeros((nodes, nodes))
+        value, amount = rng.random(len(head)), rng.normal(size=len(head))
+        padded = search.padded(value, 0.0)
+        tally(search.graph, padded, share, search.padded(amount, 0.0), imbalance, system)
+        matrix, leaving = np.zeros((nodes, nodes)), np.zeros(nodes)
         for e in np.flatnonzero(value > share):
+            leaving[tail[e]] += amount[e]
+            leaving[head[e]] -= amount[e]
             matrix[tail[e], tail[e]] += 1
             matrix[head[e], head[e]] += 1
             matrix[tail[e], head[e]] -= 1
             matrix[head[e], tail[e]] -= 1
+        assert np.abs(imbalance[:nodes] - leaving).max() < 1e-12
+        assert np.array_equal(system.degree[:nodes], matrix.diagonal())
         right = matrix @ rng.normal(size=nodes)
-        unknowns = assemble(sink, active, system)
+        unknowns = assemble(search.graph, padded, share, system)
         system.rows[:unknowns] = right[system.node[:unknowns]]
         x = np.zeros(nodes)
         x[sink] = solve(sink, unknowns, system, right[sink])

@@ -30,8 +30,8 @@ def list_paths(graph, sink, parts):
     return np.unique(vertices, axis=0)
 
 
-def lattice(n, m, kind, cells):
-    return alignments(n, m, kind, cells), np.array([n * m + (kind == LOCAL)])
+def lattice(n, m, kind, cells, by_columns=False):
+    return alignments(n, m, kind, cells, by_columns), np.array([n * m + (kind == LOCAL)])
 
 
 def project(scores, graphs, sinks):
@@ -86,6 +86,19 @@ def test_the_point_is_the_nearest_and_its_derivative_projects_onto_its_face(kind
             best = allowed[allowed @ theta >= (allowed @ theta).max() - 1e-8]
             projector = np.linalg.pinv(best - best[0]) @ (best - best[0])
             np.testing.assert_allclose(product[0], projector @ gradient[0], atol=1e-9)
+
+
+@KINDS
+def test_the_order_of_cells_changes_nothing(kind, cells):
+    rng = np.random.default_rng(4)
+    n, m = 4, 9
+    scores = rng.normal(size=(3, n * m * (1 if cells else 3))) * [[1e-6], [0.1], [1.0]]
+    (point, rest, _), (other, rest_of_other, _) = (
+        project(scores, *(np.repeat(array, 3, 0) for array in lattice(n, m, kind, cells, by_columns)))
+        for by_columns in (False, True)
+    )
+    np.testing.assert_allclose(other, point, atol=1e-9)
+    np.testing.assert_allclose(rest_of_other, rest, atol=1e-9)
 
 
 @KINDS

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pullback.kernels.active_set import attempt_over, mixture_over
+from pullback.kernels.active_set.rounds import FLAT
 from pullback.kernels.tools import inner
 from reference.active_set import as_vertices
 
@@ -120,7 +121,7 @@ def test_the_derivative_is_that_of_differences_when_structures_have_scores_of_th
 
 def attempt_with(patience, scores, transitions):
     batch, n, _ = scores.shape
-    point, left = np.full(scores.shape, 7.0), np.full(batch, 7)
+    point, left = np.full(scores.shape, 7.0), np.full(batch, True)
     assert attempt(scores, np.full(batch, n), (transitions,), 1e-12, patience, point, left, 0, batch) == -1
     return point, left
 
@@ -133,12 +134,12 @@ def test_an_attempt_with_endless_patience_solves_everything():
     np.testing.assert_allclose(point, project(scores, transitions)[0], rtol=0, atol=1e-14)
 
 
-def test_an_attempt_without_patience_leaves_what_four_rounds_do_not_solve():
+def test_an_attempt_without_patience_leaves_flat_scores_and_what_four_rounds_do_not_solve():
     rng = np.random.default_rng(3)
     scores, transitions = rng.normal(size=(40, 4, 2)) * np.logspace(-2, 2, 40)[:, None, None], np.zeros((3, 3))
     exact, _, _, _, _, iterations = project(scores, transitions)
+    first_gap = project(scores, transitions, rounds=1)[4]
     point, left = attempt_with(0.0, scores, transitions)
-    np.testing.assert_array_equal(left, np.where(iterations > 4, 4, 0))
-    assert 5 < (left > 0).sum() < 35
-    after_four = project(scores, transitions, rounds=4)[0]
-    np.testing.assert_allclose(point, np.where(left[:, None, None] > 0, after_four, exact), rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(left, (first_gap > FLAT * scores.shape[1]) | (iterations > 4))
+    assert 5 < left.sum() < 35
+    np.testing.assert_allclose(point, np.where(left[:, None, None], 7.0, exact), rtol=0, atol=1e-14)

@@ -90,10 +90,14 @@ class _Inwards(Flat):
         shorter: Array = lengths.min(-1) ** 1.5
         return shorter
 
+    def _read(self, scores: Array, lengths: Array, numbers: Sequence[Any]) -> tuple[Array, Array]:
+        """The graphs, with nodes in the order that makes the systems narrow."""
+        return self.paths.read(scores, lengths, *numbers, scores.shape[2] > scores.shape[1])
+
     def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
         nearest, gap = np.zeros(scores.shape), np.full(len(scores), np.inf)
         wide = np.ascontiguousarray(scores, np.float64)
-        graphs = self.paths.read(wide, lengths, *numbers)
+        graphs = self._read(wide, lengths, numbers)
         kernels.paths.approach(_flat(wide), *graphs, GAP, _flat(nearest), _flat(rest), gap, 0, len(scores))
         point[:] = nearest
         solved: Array = gap < np.inf
@@ -101,7 +105,7 @@ class _Inwards(Flat):
 
     def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> Array:
         product, wide = np.zeros(rest.shape), np.ascontiguousarray(gradient, np.float64)
-        graphs = self.paths.read(rest, lengths, *numbers)
+        graphs = self._read(rest, lengths, numbers)
         kernels.paths.approach_backward(_flat(rest), *graphs, _flat(wide), _flat(product), 0, len(rest))
         return product
 
@@ -229,14 +233,15 @@ segmentation_sparsemap = projection_operator(
 GLOBAL, LOCAL, MONOTONIC = 0, 1, 2
 
 
-def _align(scores: Array, lengths: Array, kind: int) -> tuple[Array, Array]:
+def _align(scores: Array, lengths: Array, kind: int, by_columns: bool = False) -> tuple[Array, Array]:
     """The graph of alignments whose parts are moves, or cells if scores have no third dimension; where they end."""
     n, m = scores.shape[1:3]
     lattice: Any = kernels.paths.alignments
     rows, columns = lengths[:, 0], lengths[:, 1]
-    ends = np.where(kind == LOCAL, n * m + 1, (rows - 1) * m + columns)
+    last = (columns - 1) * n + rows if by_columns else (rows - 1) * m + columns
+    ends = np.where(kind == LOCAL, n * m + 1, last)
     ends = np.where((rows > 0) & (columns > 0), ends, np.where((rows == 0) & (columns == 0), 0, -1))
-    return lattice(n, m, kind, scores.ndim == 3), ends
+    return lattice(n, m, kind, scores.ndim == 3, by_columns), ends
 
 
 def alignment_graph(event: Sequence[int], length: Sequence[int], kind: int) -> tuple[Tensor, int]:
@@ -266,7 +271,7 @@ alignments = family(
     _ALIGNMENTS,
     slots="n * m",
     capacity="8 * (n + m)",
-    flat=_Inwards(paths=_ALIGNMENTS, least=12, parts=4.5, rounds=100),
+    flat=_Inwards(paths=_ALIGNMENTS, least=8, parts=4.5, rounds=100),
     work=lambda scores, *_: 15.0 * scores[0].size,
     **_ALIGNMENT_OPTIONS,
 )
@@ -277,7 +282,7 @@ cell_alignments = family(
     _ALIGNMENTS,
     slots="n * m",
     capacity="8 * (n + m)",
-    flat=_Inwards(paths=_ALIGNMENTS, least=12, parts=3.0, rounds=100),
+    flat=_Inwards(paths=_ALIGNMENTS, least=8, parts=3.0, rounds=100),
     work=lambda scores, *_: 45.0 * scores[0].size,
     **_ALIGNMENT_OPTIONS,
 )

@@ -75,13 +75,14 @@ def attempt_over(workspace, load, best, worth=nothing):
     _, project = rounds_over(best, worth)
 
     def attempt(scores, lengths, options, tolerance, patience, point, left, lo, hi):
-        """The nearest point of the hull for the instances that mix few vertices; `left` (batch,) is 0 for them.
+        """The nearest point of the hull for the instances that mix few vertices; `left` (batch,) is false for them.
 
-        The gap tells early how many vertices will mix: after r rounds it is about 1 / r² of the first one where they
-        are some dozens, more where they are hundreds.  An instance is left if after 4, 8, 16, … rounds its gap is above
-        patience / r² of the first, or if rounding ends the search before the gap has vanished.  Then `left` is the
-        number of rounds, and the point is the nearest mixture of the vertices found so far.  Returns the first instance
-        without a vertex or with a score of NaN or +∞, or −1.
+        The gap tells early how many vertices will mix.  The first one is at most the number of slots, and nearly that
+        if some vertex scores hardly less than the best although no part of it is the same: such an instance is left at
+        once.  After r rounds the gap is about 1 / r² of the first one where dozens will mix, more where they are
+        hundreds: an instance is left if after 4, 8, 16, … rounds it is above patience / r² of the first, or if rounding
+        ends the search before the gap has vanished.  Returns the first instance without a vertex or with a score of NaN
+        or +∞, or −1.
         """
         parts, own = numbers_of(scores), workspace(scores, options)
         shaped, rest = parts.scores.reshape(scores.shape[1:]), parts.rest.reshape(scores.shape[1:])
@@ -92,13 +93,14 @@ def attempt_over(workspace, load, best, worth=nothing):
             if slots < 0:
                 return b
             begin_rest(parts)
-            active, count, gap, rounds = project(
+            active, count, gap, _ = project(
                 parts, rest, own, n, slots, options, tolerance, _ENDLESS, patience, active, np.int64(0)
             )
             if count == 0:
                 return b
-            left[b] = rounds if gap > _NEARLY else 0
-            write_mixture(parts, mix(parts, slots, active, count, 0), point[b])
+            left[b] = gap > _NEARLY
+            if not left[b]:
+                write_mixture(parts, mix(parts, slots, active, count, 0), point[b])
         return -1
 
     return compiled(attempt, f"attempt_{best.__name__}", best.__module__, kernel)

@@ -23,11 +23,16 @@ from pullback.kernels.active_set.slots import (
 )
 from pullback.kernels.tools import compiled, inner
 
+FLAT = 0.85  # the first gap for each slot, beyond which very many vertices mix
+
 
 @inner
-def _is_checkpoint(iteration):
-    """Whether this is iteration 4, 8, 16, …"""
-    return iteration >= 4 and iteration & (iteration - 1) == 0
+def _would_take_long(iteration, gap, first_gap, slots, patience):
+    """Whether the gap tells that many vertices will mix: `attempt` says how.  Never, if the patience is ∞."""
+    if iteration == 1:
+        return patience < np.inf and gap > FLAT * slots
+    is_checkpoint = iteration >= 4 and iteration & (iteration - 1) == 0
+    return is_checkpoint and gap * iteration * iteration > patience * first_gap
 
 
 @functools.cache
@@ -78,7 +83,7 @@ def rounds_over(best, worth):
                     break
                 if first_gap == np.inf:
                     first_gap = gap
-                if _is_checkpoint(iteration) and gap * iteration * iteration > patience * first_gap:
+                if _would_take_long(iteration, gap, first_gap, slots, patience):
                     return active, count, np.inf, iteration
             value = introduce(parts.scores, slots, active, count)
             slack = 0.5 * (tolerance + rounding)

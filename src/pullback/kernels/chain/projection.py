@@ -7,8 +7,7 @@ A sequence is a path from a source through one node for each position and tag, i
 are the flows through this lattice (`flows`).  The tags of the last position, where nothing follows, count as one node,
 the sink.  Newton's method takes about as long for any scores, the active-set method (`mixtures`) as long as there are
 sequences to mix: one if the scores are large, hundreds if they are small.  So the active set runs first, and gives up
-when its gap tells that there are too many (`attempt`, in the active set's `mixtures`).  If that took as many rounds as
-there are tags, Newton's method begins at the mixture they led to; after fewer, its own start is as good.
+when its gap tells that there are too many (`attempt`, in the active set's `mixtures`).
 """
 
 import numpy as np
@@ -35,35 +34,34 @@ def project(scores, lengths, point, lo, hi):
     wrong = np.flatnonzero((lengths[lo:hi] < 0) | (lengths[lo:hi] > scores.shape[1]))
     if len(wrong):
         return lo + int(wrong[0])
-    rounds = np.empty(len(lengths), np.int64)
+    left = np.zeros(len(lengths), np.bool_)
     patience = PATIENCE[0] + PATIENCE[1] * scores.shape[2]
-    refused = attempt(scores, lengths, (), EXACT, patience, point, rounds, lo, hi)
-    if refused >= 0 or not rounds[lo:hi].any():
+    refused = attempt(scores, lengths, (), EXACT, patience, point, left, lo, hi)
+    if refused >= 0 or not left[lo:hi].any():
         return refused
-    return finish_as_flows(scores, lengths, rounds, point, lo, hi)
+    return finish_as_flows(scores, lengths, left, point, lo, hi)
 
 
 def project_as_flows(scores, lengths, point, lo, hi):
     """`project`, always by Newton's method."""
-    return finish_as_flows(scores, lengths, np.full(len(lengths), -1), point, lo, hi)
+    return finish_as_flows(scores, lengths, np.ones(len(lengths), np.bool_), point, lo, hi)
 
 
 @kernel
-def finish_as_flows(scores, lengths, rounds, point, lo, hi):
-    """`project` where `rounds` is not 0; where it is t or more, `point` holds a mixture near the answer."""
+def finish_as_flows(scores, lengths, left, point, lo, hi):
+    """`project` of the instances that are left."""
     n, t = scores.shape[1:3]
-    w, score = new_workspace(lattice(n, t), 4 + n * row_length(t)), np.empty(n * t * row_length(t))
+    longest = lattice(n, t)
+    w, score = new_workspace(longest, 4 + n * row_length(t)), np.empty(n * t * row_length(t))
     for b in range(lo, hi):
-        if rounds[b] == 0:
+        if not left[b]:
             continue
         if lengths[b] > 0:
-            graph = lattice(lengths[b], t)
+            graph = _until(longest, lengths[b], t)
             valid, masked = _read(scores[b], lengths[b], -np.inf, score)
             if not valid or (masked and not forbid_dead_ends(score, graph, w.core, w.potential)):
                 return b
-            if rounds[b] >= t:
-                _read(point[b], lengths[b], 0.0, w.row)
-            if nearest_flow(score, graph, w, rounds[b] >= t) < 0:
+            if nearest_flow(score, graph, w) < 0:
                 return -2 - b
         point[b] = 0.0
         _write(w.reduced, lengths[b], point[b])
@@ -78,7 +76,8 @@ def project_backward(lengths, point, gradient, product, lo, hi):
     where the point is sparse.
     """
     n, t = point.shape[1:3]
-    w = new_workspace(lattice(n, t), 4 + n * row_length(t))
+    longest = lattice(n, t)
+    w = new_workspace(longest, 4 + n * row_length(t))
     for b in range(lo, hi):
         if lengths[b] < 0 or lengths[b] > n:
             return b
@@ -86,7 +85,7 @@ def project_backward(lengths, point, gradient, product, lo, hi):
         if lengths[b] > 0:
             _read(point[b], lengths[b], 0.0, w.reduced)
             _read(gradient[b], lengths[b], 0.0, w.row)
-            project_on_face(lattice(lengths[b], t), w)
+            project_on_face(_until(longest, lengths[b], t), w)
             _write(w.row, lengths[b], product[b])
     return -1
 
@@ -110,12 +109,18 @@ def lattice(n, t):
     head, edge, share = np.empty(1 + (n - 1) * t, np.int64), np.empty(2 + (n - 1) * t, np.int64), np.empty(sink)
     runs = np.int64(0)
     for u in range(sink):
-        first[u], share[u] = runs, 1.0 / np.sqrt(t)
+        first[u], share[u] = runs, t**-0.8
         if u == 0 or (u >= 4 and (u - 4) % width < t):
             head[runs], edge[runs] = (u + width - 4) // width * width + 4, runs * width
             runs += 1
     first[sink], edge[runs], share[0] = runs, runs * width, 1.0
     return Graph(first, head, edge, share, sink)
+
+
+@inner
+def _until(graph, n, t):
+    """The graph of the first n positions: what lies behind counts as the sink."""
+    return Graph(graph.first, graph.head, graph.edge, graph.share, 4 + (n - 1) * row_length(t))
 
 
 @inner

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.flows.fours import append, leads_to, reach
+from pullback.kernels.flows.runs import leads_to, reach
 from pullback.kernels.tools import inner
 
 
@@ -30,25 +30,6 @@ class Graph(NamedTuple):
 
 
 SLACK = 3
-
-
-class Active(NamedTuple):
-    """A list of edges, sorted by tail: `size[0]` of them, with tail, head and number.
-
-    furthest[u] is the last node below the sink that one of those from u leads to, 0 if there is none.
-    """
-
-    size: np.ndarray
-    tail: np.ndarray
-    head: np.ndarray
-    edge: np.ndarray
-    furthest: np.ndarray
-
-
-@inner
-def new_active(nodes, edges):
-    numbers = np.empty((3, edges + 4), np.int64)
-    return Active(np.empty(1, np.int64), numbers[0], numbers[1], numbers[2], np.empty(nodes, np.int64))
 
 
 @inner
@@ -93,38 +74,12 @@ def _shares(first, head, sink):
 
 
 @inner
-def collect(graph, value, least, active):
-    """Lists the edges whose value is above `least`; all last nodes are called `sink` there."""
-    first, head, edge, _, sink = graph
-    _, tails, heads, edges, furthest = active
-    count = np.int64(0)  # a literal would be compiled separately
-    for u in range(sink):
-        furthest[u] = 0
-        for r in range(first[u], first[u + 1]):
-            begin, length = count, edge[r + 1] - edge[r]
-            count = append(value, edge[r], least, u, head[r], length, tails, heads, edges, begin)
-            k = count - 1
-            if head[r] + length > sink:
-                for k in range(begin, count):
-                    heads[k] = min(heads[k], sink)
-                k = count - 1
-                while k >= begin and heads[k] == sink:
-                    k -= 1
-            if k >= begin:
-                furthest[u] = max(furthest[u], heads[k])
-    active.size[0] = count
-
-
-@inner
 def mark_core(value, graph, core):
-    """Sets core[v] to 2 on the paths of edges above 0 from source to sink; returns (is there one, nodes off them)."""
+    """Changes core[v] from 1, reached from the source by edges above 0, to 2 where they lead on to the sink as well.
+
+    Returns whether the sink is reached, and how many nodes with edges are not 2.
+    """
     first, head, edge, _, sink = graph
-    core[:] = 0.0
-    core[0] = 1.0
-    for u in range(sink):  # 1: reached from the source
-        if core[u] > 0.0:
-            for r in range(first[u], first[u + 1]):
-                reach(value, edge[r], 0.0, core, head[r], edge[r + 1] - edge[r])
     is_reached = False
     for v in range(sink, len(core)):
         is_reached |= core[v] > 0.0
@@ -132,7 +87,7 @@ def mark_core(value, graph, core):
     if not is_reached:
         return False, sink + 1
     others = 0
-    for u in range(sink - 1, -1, -1):  # 2: leads on to the sink as well
+    for u in range(sink - 1, -1, -1):
         if core[u] > 0.0:
             for r in range(first[u], first[u + 1]):
                 if leads_to(value, edge[r], 0.0, 2.0, core, head[r], edge[r + 1] - edge[r]):
@@ -157,7 +112,7 @@ def forbid_dead_ends(scores, graph, reached, leads_on):
     for u in range(sink):
         if reached[u] > 0.0:
             for r in range(first[u], first[u + 1]):
-                reach(scores, edge[r], -np.inf, reached, head[r], edge[r + 1] - edge[r])
+                reach(scores, edge[r], reached, head[r], edge[r + 1] - edge[r])
     for u in range(sink - 1, -1, -1):
         for r in range(first[u], first[u + 1]):
             shift = head[r] - edge[r]

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.flows.fours import eliminate_within, multiply, subtract
+from pullback.kernels.flows.rows import add_multiples, eliminate_within, multiply
+from pullback.kernels.flows.runs import link
 from pullback.kernels.tools import inner
 
 NONE = 1e-9  # pivots below are zero
@@ -25,14 +26,16 @@ NONE = 1e-9  # pivots below are zero
 class System(NamedTuple):
     """Workspace of a Laplacian system; its unknowns are numbered like the nodes they belong to.
 
-    place   (nodes,)       unknown of a node, −1 if it has none
+    place   (nodes,)       unknown of a node; if it has none, that of the last one before, −1 at the beginning
     node    (nodes,)       node of an unknown
     last    (nodes,)       last group of columns of a group of rows
     base    (nodes,)       the four rows of a group are in `rows` from here on, one behind the other, each from the
                            first column of this group to the last one of the last
     rows    (capacity,)    right-hand side, then solution, and border, both as long as the unknowns in groups; then the
                            matrix
+    scaled  (widest,)      four rows of it
     degree  (nodes,)       active edges at a node
+    furthest (nodes,)      a node behind which no active edge from this one leads, unless to the sink
     """
 
     place: np.ndarray
@@ -40,40 +43,34 @@ class System(NamedTuple):
     last: np.ndarray
     base: np.ndarray
     rows: np.ndarray
+    scaled: np.ndarray
     degree: np.ndarray
+    furthest: np.ndarray
 
 
 @inner
 def capacity(graph):
-    """The size of `rows` that is enough for any set of active edges."""
+    """The sizes of `rows` and `scaled` that are enough for any set of active edges."""
     total, end, widest = 0, 0, 0
     for u in range(1, graph.sink):
         for r in range(graph.first[u], graph.first[u + 1]):
             end = max(end, min(graph.head[r] + graph.edge[r + 1] - graph.edge[r], graph.sink) - 1)
         total += max(end - u, 0) + 12  # the rows of a group are as long as that of its last node and seven more
         widest = max(widest, end - u)
-    return total + 4 * widest + 2 * graph.sink + 64
+    return total + 4 * widest + 2 * graph.sink + 64, 4 * widest + 64
 
 
 @inner
-def new_system(nodes, size):
-    numbers = np.empty((4, nodes), np.int64)
-    return System(numbers[0], numbers[1], numbers[2], numbers[3], np.empty(size), np.empty(nodes))
+def new_system(nodes, graph):
+    size, widest = capacity(graph)
+    place, node, last, base, furthest = [np.empty(nodes, np.int64) for _ in range(5)]
+    return System(place, node, last, base, np.empty(size), np.empty(widest), np.empty(nodes), furthest)
 
 
 @inner
-def _count_edges(sink, active, degree):
-    """degree[v]: the number of active edges at node v."""
-    degree[: sink + 1] = 0.0
-    for k in range(active.size[0]):
-        degree[active.tail[k]] += 1.0
-        degree[active.head[k]] += 1.0
-
-
-@inner
-def _lay_out(unknowns, furthest, system):
+def _lay_out(unknowns, system):
     """Finds the last columns of every group and a place for its rows; all is zero then."""
-    place, node, last, base, rows, _ = system
+    place, node, last, base, rows, _, _, furthest = system
     groups = (unknowns + 3) // 4
     size, end = 8 * groups, 0
     for g in range(groups):
@@ -87,24 +84,31 @@ def _lay_out(unknowns, furthest, system):
 
 
 @inner
-def assemble(sink, active, system):
-    """Writes the Laplacian of the active edges; returns the number of unknowns."""
-    place, node, last, base, rows, degree = system
-    _count_edges(sink, active, degree)
+def assemble(graph, value, least, system):
+    """Writes the Laplacian of the edges whose value is above `least`; returns the number of unknowns.
+
+    The system holds their `tally`.
+    """
+    place, node, last, base, rows, _, degree, _ = system
+    first, head, edge, _, sink = graph
     unknowns = np.int64(0)  # a literal would be compiled separately
-    place[0] = -1
     for v in range(1, sink):
-        is_touched = degree[v] > 0.0
-        place[v] = unknowns if is_touched else -1
         node[unknowns] = v  # stays only if `unknowns` moves on
-        unknowns += is_touched
-    groups = _lay_out(unknowns, active.furthest, system)
+        unknowns += degree[v] > 0.0
+        place[v] = unknowns - 1
+    groups = _lay_out(unknowns, system)
     for i in range(unknowns):
-        rows[_row(i, last, base) + i] = degree[node[i]]
-    for k in range(active.size[0]):
-        i, v = place[active.tail[k]], active.head[k]
-        if i >= 0:
-            rows[_row(i, last, base) + place[v] if v < sink else 4 * groups + i] -= 1.0
+        u = node[i]
+        row = _row(i, last, base)
+        rows[row + i] = degree[u]
+        for r in range(first[u], first[u + 1]):
+            length = edge[r + 1] - edge[r]
+            if head[r] + length <= sink:
+                link(value, edge[r], least, place, head[r], length, rows, row)
+            else:
+                for e in range(edge[r], edge[r + 1]):
+                    v = head[r] + e - edge[r]
+                    rows[row + place[v] if v < sink else 4 * groups + i] -= 1.0 if value[e] > least else 0.0
     return unknowns
 
 
@@ -127,27 +131,22 @@ def solve(sink, unknowns, system, sink_x):
     Both hold the right side before.  Gaussian elimination, four rows at a time; the matrix being positive
     semidefinite, any pivot will do.  The diagonal keeps the inverses of the pivots.
     """
-    _, _, last, base, rows, degree = system
+    _, _, last, base, rows, scaled, degree, _ = system
     corner = degree[sink]
     groups = (unknowns + 3) // 4
     for g in range(groups):
         i, j = 4 * g, 4 * (groups + g)  # x and border of this group
         first, width = base[g], 4 * (last[g] - g + 1)
-        a, b, c, d = _pivot(rows, first, width, i, j)
+        a, b, c, d, e, f, h, k, m, o = _pivot(rows, first, width, i, j)
         p, q, r, s = a * rows[i], b * rows[i + 1], c * rows[i + 2], d * rows[i + 3]
         t, u, v, w = a * rows[j], b * rows[j + 1], c * rows[j + 2], d * rows[j + 3]
         corner -= (t * rows[j] + u * rows[j + 1]) + (v * rows[j + 2] + w * rows[j + 3])
         sink_x -= (t * rows[i] + u * rows[i + 1]) + (v * rows[i + 2] + w * rows[i + 3])
-        subtract(rows, first + 4, width, width - 4, i + 4, p, q, r, s, j + 4, t, u, v, w)
-        for h in range(g + 1, last[g] + 1):
-            step, goal = 4 * (last[h] - h + 1), base[h]
-            for k in range(first + 4 * (h - g), first + 4 * (h - g) + 4, 2):
-                x, y, z = k + width, k + 2 * width, k + 3 * width
-                p, q, r, s = a * rows[k], b * rows[x], c * rows[y], d * rows[z]
-                t, u, v, w = a * rows[k + 1], b * rows[x + 1], c * rows[y + 1], d * rows[z + 1]
-                begin, length = first + 4 * (h - g), width - 4 * (h - g)
-                subtract(rows, begin, width, length, goal, p, q, r, s, goal + step, t, u, v, w)
-                goal += 2 * step
+        eliminate_within(rows, first, width, e, f, h, k, m, o, a, b, c, d, scaled, i, p, q, r, s, j, t, u, v, w)
+        rows[first], rows[first + width + 1], rows[first + 2 * width + 2], rows[first + 3 * width + 3] = a, b, c, d
+        for y in range(g + 1, last[g] + 1):
+            shift = 4 * (y - g)
+            add_multiples(rows, first + shift, width, width - shift, scaled, shift, base[y], 4 * (last[y] - y + 1))
     sink_x *= _inverse(corner)
     for g in range(groups - 1, -1, -1):
         i, j = 4 * g, 4 * (groups + g)
@@ -164,7 +163,10 @@ def solve(sink, unknowns, system, sink_x):
 
 @inner
 def _pivot(rows, o, width, i, j):
-    """Eliminates within a group, x and border included; returns the inverses of its pivots, left on the diagonal."""
+    """The inverses of a group's pivots, and the factors that eliminate within it; x and border are done.
+
+    The factors are of rows (0, 1), (0, 2), (1, 2), (0, 3), (1, 3) and (2, 3).
+    """
     p, q, r = o + width, o + 2 * width, o + 3 * width
     a = _inverse(rows[o])
     e, f, g = a * rows[o + 1], a * rows[o + 2], a * rows[o + 3]
@@ -176,10 +178,8 @@ def _pivot(rows, o, width, i, j):
     c = _inverse(c2)
     m = c * c3
     d = _inverse(rows[r + 3] - g * rows[o + 3] - k * b3 - m * c3)
-    eliminate_within(rows, o, width, e, f, h, g, k, m)
     for x in (i, j):
         rows[x + 1] -= e * rows[x]
         rows[x + 2] -= f * rows[x] + h * rows[x + 1]
         rows[x + 3] -= g * rows[x] + k * rows[x + 1] + m * rows[x + 2]
-    rows[o], rows[p + 1], rows[q + 2], rows[r + 3] = a, b, c, d
-    return a, b, c, d
+    return a, b, c, d, e, f, h, g, k, m

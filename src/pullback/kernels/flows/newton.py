@@ -22,12 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.flows.fours import move
-from pullback.kernels.flows.graph import SLACK, Active, collect, mark_core, new_active
-from pullback.kernels.flows.laplacian import System, assemble, capacity, new_system, solve
+from pullback.kernels.flows.graph import SLACK, mark_core
+from pullback.kernels.flows.laplacian import System, assemble, new_system, solve
+from pullback.kernels.flows.passes import change_and_reach, change_and_tally
+from pullback.kernels.flows.runs import keep
 from pullback.kernels.flows.silent import Bounds, new_bounds, settle
-from pullback.kernels.flows.start import start, start_near, threshold
-from pullback.kernels.tools import inner
+from pullback.kernels.flows.start import start, threshold
+from pullback.kernels.tools import fmax, inner, summing
 
 STEPS = 200  # two dozen are the most that was ever seen
 BALANCED = 1e-12  # flow lost or won at a node that counts as rounding
@@ -46,7 +47,6 @@ class Workspace(NamedTuple):
     direction: np.ndarray
     potential: np.ndarray
     core: np.ndarray
-    active: Active
     bounds: Bounds
     system: System
 
@@ -63,108 +63,93 @@ def new_workspace(graph, nodes):
         np.empty(nodes),
         np.empty(nodes),
         np.empty(nodes),
-        new_active(nodes, edges),
         new_bounds(nodes),
-        new_system(nodes, capacity(graph)),
+        new_system(nodes, graph),
     )
 
 
 @inner
-def nearest_flow(scores, graph, w, is_near):
+def nearest_flow(scores, graph, w):
     """Writes the flow nearest to `scores` into w.reduced; returns the number of steps, −1 if they lead nowhere.
 
-    There must be a finite path, and edges on none must be −∞ (`forbid_dead_ends`).  If `is_near`, w.row holds a flow
-    that is near the answer, from which the search begins.
+    There must be a finite path, and edges on none must be −∞ (`forbid_dead_ends`).
     """
     sink = graph.sink
-    if is_near:
-        size = start_near(scores, graph, w.row, w.core, w.direction, w.bounds, w.trial)
-    else:
-        size = start(scores, graph, w.direction, w.trial)
+    size = start(scores, graph, w.direction, w.trial)
     w.imbalance[: sink + 1] = 0.0
     value = np.inf
     source, reduced = scores, w.reduced
     for steps in range(STEPS):
         value = _search(source, graph, w, reduced, value)
-        if _is_solved(graph, reduced, w.core, w.imbalance, w.active, ROUNDING * size):
-            _write_flow(reduced, w.core, w.active, w.reduced)
-            return steps
+        if _is_balanced(graph.sink, w.core, w.imbalance):
+            w.potential[:] = 0.0
+            change_and_reach(reduced, graph, w.potential, reduced, w.core)
+            mark_core(reduced, graph, w.core)  # it has grown where silent nodes were settled
+            outside = _write_flow(graph, reduced, w.core, w.row)
+            if outside <= ROUNDING * size and _is_balanced(graph.sink, w.core, w.imbalance):
+                w.reduced[:] = w.row[: len(w.reduced)]
+                return steps
         if value == np.inf:
             return -1
-        solve_at_nodes(sink, w.active, w.system, w.imbalance, w.direction)
+        solve_at_nodes(graph, reduced, 0.0, w.system, w.imbalance, w.direction)
         source, reduced = reduced, w.trial if steps % 2 == 0 else w.reduced
     return -1
 
 
 @inner
-def _is_solved(graph, reduced, core, imbalance, active, rounding):
-    """Whether the core is in balance and nothing but rounding flows elsewhere."""
-    for k in range(2):
-        for v in range(graph.sink + 1):
-            if core[v] == 2.0 and abs(imbalance[v]) > BALANCED:
-                return False
-        if k == 0:
-            mark_core(reduced, graph, core)  # it has grown where silent nodes were settled
-    for k in range(active.size[0]):
-        if reduced[active.edge[k]] > rounding and (core[active.tail[k]] < 2.0 or core[active.head[k]] < 2.0):
+def _is_balanced(sink, core, imbalance):
+    """Whether as much leaves each node of the core as arrives."""
+    for v in range(sink + 1):
+        if core[v] == 2.0 and abs(imbalance[v]) > BALANCED:
             return False
     return True
 
 
 @inner
-def _write_flow(reduced, core, active, flow):
-    """Writes max(0, r) for the edges of the core and 0 for others; `flow` may be `reduced` itself."""
-    for e in range(len(reduced)):
-        flow[e] = reduced[e] if reduced[e] > ZERO else 0.0
-    for k in range(active.size[0]):
-        if core[active.tail[k]] < 2.0 or core[active.head[k]] < 2.0:
-            flow[active.edge[k]] = 0.0
-
-
-@inner
-def _move(scores, graph, potential, reduced):
-    """Writes r at these potentials."""
+def _write_flow(graph, reduced, core, flow):
+    """Writes max(0, r) for the edges of the core and 0 for others, of which it returns the largest r."""
     first, head, edge, _, sink = graph
+    largest = -np.inf
     for u in range(sink):
+        mark = 2.0 if core[u] == 2.0 else -1.0
         for r in range(first[u], first[u + 1]):
-            move(scores, edge[r], potential[u], potential, head[r], edge[r + 1] - edge[r], reduced)
+            outside = keep(reduced, edge[r], ZERO, mark, core, head[r], edge[r + 1] - edge[r], flow)
+            largest = max(largest, outside)
+    return largest
 
 
 @inner
 def _evaluate(scores, graph, w, reduced, settled):
-    """Writes r, the active edges and the imbalance at w.potential; if `settled`, silent nodes are settled first.
+    """Writes r, the active edges' tally and the imbalance at w.potential; if `settled`, silent nodes are settled first.
 
     Where no path of active edges leads to the sink, more nodes are opened until one does.  Returns ½ Σ max(0, r)² and
     how far the sink was lowered.
     """
     lowered, silent = 0.0, 0
-    _move(scores, graph, w.potential, reduced)
+    change_and_reach(scores, graph, w.potential, reduced, w.core)
     for _ in range(graph.sink + 2):  # each time, one more node is reached
         connected, silent = mark_core(reduced, graph, w.core)
         if connected:
             break
         lowered += _open(reduced, graph, w.core, w.potential, w.row)
-        _move(reduced, graph, w.potential, reduced)
+        change_and_reach(reduced, graph, w.potential, reduced, w.core)
+    w.potential[:] = 0.0
     if settled and silent > 0:
-        w.potential[:] = 0.0
         settle(reduced, graph, w.core, w.potential, w.bounds)
-        _move(reduced, graph, w.potential, reduced)
-    collect(graph, reduced, 0.0, w.active)
-    return 0.5 * _balance(graph.sink, reduced, w.active, w.imbalance), lowered
+    change_and_tally(reduced, graph, w.potential, reduced, w.imbalance, w.system)
+    w.imbalance[0] -= 1.0
+    w.imbalance[graph.sink] += 1.0
+    return 0.5 * _squares(reduced, graph.edge[graph.first[graph.sink]]), lowered
 
 
-@inner
-def _balance(sink, flow, active, imbalance):
-    """What leaves each node less what arrives, with one unit from source to sink; returns the sum of squares."""
-    imbalance[: sink + 1] = 0.0
-    imbalance[0], imbalance[sink] = -1.0, 1.0
-    squares = 0.0
-    for k in range(active.size[0]):
-        here = flow[active.edge[k]]
-        imbalance[active.tail[k]] += here
-        imbalance[active.head[k]] -= here
-        squares += here * here
-    return squares
+@summing
+def _squares(reduced, edges):
+    """Σ max(0, r)²."""
+    total = 0.0
+    for e in range(edges):
+        flow = fmax(reduced[e], 0.0)
+        total += flow * flow
+    return total
 
 
 @inner
@@ -183,22 +168,33 @@ def _open(reduced, graph, core, potential, row):
                         row[count] = reduced[e]
                         count += 1
     row[count : count + 3] = -np.inf
-    depth = -threshold(row, 0, (count + 3) // 4 * 4, 1.0)
+    depth = -threshold(row, 0, (count + 3) // 4 * 4, 1.0, 50)
     for v in range(len(potential)):
         potential[v] = -depth if core[v] == 0.0 else 0.0
     return depth
 
 
 @inner
-def solve_at_nodes(sink, active, system, imbalance, x):
-    """Solves Laplacian · x = −imbalance for the active edges; x is 0 at nodes without any."""
-    unknowns = assemble(sink, active, system)
+def solve_at_nodes(graph, value, least, system, imbalance, x):
+    """Solves Laplacian · x = −imbalance for the edges whose value is above `least`; x is 0 at nodes without any."""
+    sink = graph.sink
+    unknowns = assemble(graph, value, least, system)
     for i in range(unknowns):
         system.rows[i] = -imbalance[system.node[i]]
     x[:sink] = 0.0
     x[sink:] = solve(sink, unknowns, system, -imbalance[sink])
     for i in range(unknowns):
         x[system.node[i]] = system.rows[i]
+
+
+@summing
+def _slope(direction, imbalance, nodes):
+    """⟨direction, imbalance⟩, and the size of the direction, at least 1."""
+    slope, size = 0.0, 1.0
+    for v in range(nodes):
+        slope += direction[v] * imbalance[v]
+        size = fmax(abs(direction[v]), size)
+    return slope, size
 
 
 @inner
@@ -208,10 +204,7 @@ def _search(scores, graph, w, reduced, value):
     Each length is tried with the silent nodes settled and, if that spoils it, without.
     """
     sink, direction = graph.sink, w.direction
-    slope, size = 0.0, 1.0
-    for v in range(sink + 1):
-        slope += direction[v] * w.imbalance[v]
-        size = max(size, abs(direction[v]))
+    slope, size = _slope(direction, w.imbalance, sink + 1)
     rise = direction[sink] - direction[0]
     length = 1.0
     for _ in range(30):

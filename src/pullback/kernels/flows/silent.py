@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.flows.fours import lowest, raise_bounds
+from pullback.kernels.flows.runs import lowest, raise_bounds
 from pullback.kernels.tools import inner
 
 

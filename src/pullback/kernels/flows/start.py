@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from pullback.kernels.flows.fours import largest, move, sum_above
-from pullback.kernels.flows.silent import bound_below, place
+from pullback.kernels.flows.runs import largest, move, sum_above
 from pullback.kernels.tools import inner
+
+ROUNDS = 2  # of Newton's method for one node: more do not spare steps later
 
 
 @inner
@@ -20,32 +21,9 @@ def start(scores, graph, potential, row):
         begin, end = first[u], first[u + 1]
         for r in range(begin, end):
             move(scores, edge[r], 0.0, potential, head[r], edge[r + 1] - edge[r], row)
-        found = threshold(row, edge[begin], edge[end] - edge[begin], share[u])
+        found = threshold(row, edge[begin], edge[end] - edge[begin], share[u], ROUNDS)
         potential[u] = -found if found > -np.inf else 0.0
     return _round(potential, sink)
-
-
-@inner
-def start_near(scores, graph, flow, core, potential, bounds, rest):
-    """The potentials of the best paths for s − μ, where μ is the given flow; returns their size.
-
-    They attain D up to the gap, what the best path is better than μ.  Half the gap is spread over the paths that may
-    have to carry flow.  `rest`, one number for each edge, is workspace.
-    """
-    attained = 0.0
-    for e in range(graph.edge[graph.first[graph.sink]]):
-        rest[e] = scores[e] - flow[e]
-        attained += rest[e] * flow[e] if flow[e] > 0.0 else 0.0
-    core[:] = 0.0
-    core[0] = core[graph.sink] = 2.0
-    potential[:] = 0.0
-    bound_below(rest, graph, core, potential, bounds)
-    best = -np.inf
-    for v in range(graph.sink, len(potential)):
-        best = max(best, bounds.lower[v])
-    potential[graph.sink :] = 0.5 * (best + attained)
-    place(rest, graph, core, potential, bounds)
-    return _round(potential, graph.sink)
 
 
 @inner
@@ -60,16 +38,16 @@ def _round(potential, sink):
 
 
 @inner
-def threshold(row, begin, length, flow):
+def threshold(row, begin, length, flow, rounds):
     """τ with Σ max(0, xₖ − τ) = flow, by Newton's method from the left of a convex function; −∞ if no xₖ is finite.
+
+    Where `rounds` were not enough, the sum is larger than the flow.
 
     The xₖ are the numbers of `row` from `begin` on; `length` is a multiple of four.
     """
     best = largest(row, begin, length)
     found = best - flow
-    for _ in range(50):
+    for _ in range(rounds):
         total, count = sum_above(row, begin, length, found)
-        if not total > flow * (1.0 + 1e-12 * count):
-            break
-        found += (total - flow) / count
+        found += max(total - flow, 0.0) / max(count, 1.0)
     return min(found, best - max(1e-3 * flow, 4e-16 * abs(best)))  # at least a trickle

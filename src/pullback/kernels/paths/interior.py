@@ -3,6 +3,8 @@
 The central path tells which edges are in use; least squares over these give the nearest point to the last digits.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pullback.kernels.paths.central import Position, begin, follow, residuals
@@ -73,12 +75,26 @@ def _gap(network, score, taken, rest, slack):
     return slacks(network, rest, np.empty(network.nodes), slack) - along
 
 
+class Face(NamedTuple):
+    """The edges in use have a weight above 0; their flow, and the potentials, are those of the nearest point."""
+
+    weight: np.ndarray
+    flow: np.ndarray
+    potential: np.ndarray
+
+
 @inner
-def _find_face(network, score, weight, matrix, flow, potential, taken, rest):
-    """Least squares over the edges that have a weight, in rounds that let edges leave and enter; returns the gap.
+def _copy(face):
+    return Face(face.weight.copy(), face.flow.copy(), face.potential.copy())
+
+
+@inner
+def _exchange(network, score, matrix, face, taken, rest):
+    """Least squares over the edges in use, in rounds that let edges leave and enter; returns the gap.
 
     Those leave that would get a negative flow, those enter that beat the edges in use; ∞ if that does not end soon.
     """
+    weight, flow, potential = face
     edges, unit = len(flow), max(1.0, np.abs(score).max())
     slack = np.empty(edges)
     for _ in range(_EXCHANGES):
@@ -96,16 +112,15 @@ def _find_face(network, score, weight, matrix, flow, potential, taken, rest):
 
 
 @inner
-def _nearest(network, score, taken, rest):
-    """Writes μ and s − μ of groups; returns the gap, ∞ if the edges in use were not found."""
-    matrix, at, gap = skyline_of(network), begin(network, score), np.inf
+def _search(network, score, matrix, face, taken, rest):
+    """Finds the face by the central path, and μ and s − μ of groups; returns the gap, ∞ if it was not found."""
+    at, gap = begin(network, score), np.inf
     for goal in _GOALS:
         follow(network, score, goal, matrix, at)
-        weight = np.zeros(len(at.flow))
-        for e in range(len(weight)):
-            if at.flow[e] > at.slack[e]:
-                weight[e] = _STIFF * at.flow[e]
-        gap = _find_face(network, score, weight, matrix, at.flow.copy(), at.potential.copy(), taken, rest)
+        for e in range(len(at.flow)):
+            face.weight[e] = _STIFF * at.flow[e] if at.flow[e] > at.slack[e] else 0.0
+        face.flow[:], face.potential[:] = at.flow, at.potential
+        gap = _exchange(network, score, matrix, face, taken, rest)
         if gap < np.inf:
             break
     return gap
@@ -121,25 +136,31 @@ def _excess(network, rest, taken):
 
 
 @inner
-def _nearest_of_any(network, score, tolerance, taken, rest):
-    """As `_nearest`, where `rest` may be that of the scores made louder.
+def _nearest(network, score, tolerance, taken, rest):
+    """Writes μ and s − μ of groups, where the latter may be that of the scores made louder; returns the gap, or ∞.
 
     Tiny scores have slacks as tiny, which rounding hides.  But the nearest point to t times the scores moves along a
-    line as t grows from 0, until an edge enters or leaves: so it is mixed from those of zeros and of louder scores, if
-    each of these is on the face of the other.
+    line as t grows from 0, until an edge enters or leaves: so the edges in use are those of louder scores, or nearly,
+    and exactly those if each of the two points is on the face of the other.
     """
-    size, groups = np.sqrt((score * score).mean()), len(score)
-    if 0.0 < size <= 0.5 * _LOUD[0]:
-        still, kept = np.empty(groups), np.empty(groups)
-        if _nearest(network, 0.0 * score, still, kept) < np.inf:
-            for loudness in _LOUD:
-                louder = loudness / size
-                if louder >= 2.0 and _nearest(network, louder * score, taken, rest) < np.inf:
-                    if max(_excess(network, kept, taken), _excess(network, rest, still)) <= 0.1 * tolerance:
-                        for g in range(groups):
-                            taken[g] = still[g] + (taken[g] - still[g]) / louder
-                        return max(_gap(network, score, taken, kept, np.empty(len(network.tail))), 0.0)
-    return _nearest(network, score, taken, rest)
+    edges, groups, gap = len(network.tail), len(network.part), np.inf
+    matrix, size = skyline_of(network), np.sqrt((score * score).mean())
+    face = Face(np.empty(edges), np.empty(edges), np.empty(network.nodes - 1))
+    loud, kept = np.empty(groups), np.empty(groups)
+    for loudness in _LOUD:
+        if 0.0 < size <= 0.5 * loudness:
+            louder = loudness / size * score
+            if gap < np.inf:
+                found = _exchange(network, louder, matrix, face, loud, kept)
+            else:
+                found = _search(network, louder, matrix, face, loud, kept)
+            if found == np.inf:
+                break
+            gap = _exchange(network, score, matrix, _copy(face), taken, rest)
+            if max(_excess(network, kept, taken), _excess(network, rest, loud)) <= 0.1 * tolerance and gap < np.inf:
+                rest[:] = kept
+                return gap
+    return gap if gap < np.inf else _search(network, score, matrix, face, taken, rest)
 
 
 @inner
@@ -178,7 +199,7 @@ def approach(scores, graphs, sinks, tolerance, point, rest, gap, lo, hi):
         _read(network, scores[b], score)
         largest = max(1.0, np.abs(score).max())
         _center(network, score)
-        found = _nearest_of_any(network, score, tolerance, taken, left)
+        found = _nearest(network, score, tolerance, taken, left)
         if found <= tolerance * largest:
             gap[b] = found
             point[b], rest[b] = 0.0, -np.inf

@@ -46,22 +46,24 @@ GLOBAL, LOCAL, MONOTONIC = 0, 1, 2
 
 
 @lru_cache(64)
-def alignments(n, m, kind, cells):
+def alignments(n, m, kind, cells, by_columns=False):
     """Cell (i, j) is node i · m + j + 1, which a path enters by a move; node 0 stands before the first cell.
 
+    By columns, cell (i, j) is node j · n + i + 1: the fewer rows there are, the less far edges reach.
     The parts are the cells, or (i, j, move).  A path begins with a match in the first cell, a local one in any.  It
     ends in the last cell, a local one in any: from there an edge without a part leads to one more node.
     """
     i, j = np.indices((n, m)).reshape(2, -1)
-    node = i * m + j + 1
+    down, right = (1, n) if by_columns else (m, 1)
+    node = i * down + j * right + 1
     edges = [(0 * node, node, MATCH, (kind == LOCAL) | (node == 1))]  # tail, head, move, which of them exist
-    edges.append((node - m - 1, node, MATCH, (i > 0) & (j > 0)))
-    edges.append((node - m, node, DOWN, (i > 0) & (kind != MONOTONIC)))
-    edges.append((node - 1, node, RIGHT, j > 0))
+    edges.append((node - down - right, node, MATCH, (i > 0) & (j > 0)))
+    edges.append((node - down, node, DOWN, (i > 0) & (kind != MONOTONIC)))
+    edges.append((node - right, node, RIGHT, j > 0))
     tail = np.concatenate([tails[exists] for tails, _, _, exists in edges])
     head = np.concatenate([heads[exists] for _, heads, _, exists in edges])
-    part = np.concatenate([heads[exists] * 3 - 3 + move for _, heads, move, exists in edges])
-    part = part // 3 if cells else part
+    cell = i * m + j
+    part = np.concatenate([cell[exists] * (1 if cells else 3) + (0 if cells else move) for *_, move, exists in edges])
     if kind == LOCAL:
         tail, head = np.append(tail, node), np.append(head, np.full(n * m, n * m + 1))
         part = np.append(part, np.full(n * m, -1))

@@ -50,7 +50,7 @@ def project(scores, graphs, sinks, point, lo, hi):
         graph = _until(whole, sink)
         if not forbid_dead_ends(score, graph, w.core, w.potential):
             return b
-        if nearest_flow(score, graph, w, np.bool_(False)) < 0:
+        if nearest_flow(score, graph, w) < 0:
             return -2 - b
         for e in range(first[sink]):
             point[b, part[e]] = w.reduced[place[e]]
