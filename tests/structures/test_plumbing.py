@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import tracemalloc
 import warnings
@@ -135,6 +137,53 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(two_threads):
     assert torch.equal(work(), both)
 
 
+@pytest.fixture(params=[_threads._openmp(), None], ids=["OpenMP", "pool"])
+def either_kind_of_threads(request, monkeypatch, two_threads):
+    monkeypatch.setattr(_threads, "_openmp", lambda: request.param)
+
+
+def test_work_is_shared_by_two_threads_the_same_each_time(either_kind_of_threads):
+    seen, both = set(), threading.Barrier(2)
+
+    def kernel(lo, hi):
+        seen.add(threading.get_ident())
+        both.wait(timeout=60)  # so that one thread cannot do it all
+        return -1
+
+    for _ in range(3):
+        assert _threads.over_batch(kernel, (), batch=2, work=1e6) == -1
+    assert len(seen) == 2 and threading.get_ident() in seen
+
+
+def test_the_first_failure_is_reported_and_errors_are_raised_from_any_thread(either_kind_of_threads):
+    def fail(lo, hi):
+        return next((i for i in range(lo, hi) if i in (3, 5)), -1)
+
+    def break_off(lo, hi):
+        if lo > 0:
+            raise KeyError(lo)
+        return -1
+
+    assert _threads.over_batch(fail, (), batch=8, work=1e7) == 3
+    with pytest.raises(KeyError):
+        _threads.over_batch(break_off, (), batch=8, work=1e7)
+
+
+def test_kernels_take_the_threads_that_torch_has_rather_than_more():
+    """In a process of its own, where no other test has started any."""
+    program = """
+import os, torch, pullback as pb
+torch.set_num_threads(2)
+scores = torch.randn(64, 5000)
+scores.add(1)
+before = os.listdir("/proc/self/task")
+pb.Categorical().sparsemap(scores)
+assert os.listdir("/proc/self/task") == before and len(before) > 1, before
+"""
+    if sys.platform == "linux":
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
 def test_several_python_threads_may_call_at_once(two_threads):
     work = large_work()
     expected, wrong = work(), []
@@ -156,7 +205,7 @@ def test_a_forked_child_works_after_its_parent_has(two_threads):
     expected = work()
     child = os.fork()
     if child == 0:  # compared by NumPy: torch's own threads do not survive a fork
-        os._exit(0 if _threads._threads is None and (work().numpy() == expected.numpy()).all() else 1)
+        os._exit(0 if (work().numpy() == expected.numpy()).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -1,15 +1,18 @@
-"""A kernel over the instances of a batch, in as many threads as torch uses."""
+"""A kernel over the instances of a batch, in the threads that torch uses."""
 
-import itertools
+import ctypes
+import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
 
 Kernel = Callable[..., int]
+Job = Callable[[], None]
 
 
 def over_batch(kernel: Kernel, arguments: Sequence[Any], *, batch: int, work: float) -> int:
@@ -19,37 +22,76 @@ def over_batch(kernel: Kernel, arguments: Sequence[Any], *, batch: int, work: fl
     batch is cut into pieces, of which each thread takes one after the other.  Each instance is computed by one thread,
     so the answer does not depend on how many there are.
     """
-    threads = min(torch.get_num_threads(), batch) if work >= 300_000 else 1
+    threads = torch.get_num_threads() if work >= 300_000 and batch > 1 else 1
     if threads == 1:
         return int(kernel(*arguments, 0, batch))
     pieces = min(threads * (4 if work >= 2_000_000 else 1), batch)
     waiting = iter(range(pieces))  # several threads may draw from it
+    reports: list[tuple[int, int]] = []
+    errors: list[BaseException] = []
 
-    def run_pieces() -> list[tuple[int, int]]:
-        return [(i, int(kernel(*arguments, batch * i // pieces, batch * (i + 1) // pieces))) for i in waiting]
+    def run_pieces() -> None:
+        try:
+            for i in waiting:
+                reports.append((i, int(kernel(*arguments, batch * i // pieces, batch * (i + 1) // pieces))))
+        except BaseException as error:  # a thread of torch's has nobody to raise it to
+            errors.append(error)
 
-    jobs = [_pool().submit(run_pieces) for _ in range(threads - 1)]
-    reports = sorted(itertools.chain(run_pieces(), *(job.result() for job in jobs)))
-    return next((report for _, report in reports if report != -1), -1)
+    (_openmp() or _in_pool)(run_pieces, threads)
+    if errors:
+        raise errors[0]
+    return next((report for _, report in sorted(reports) if report != -1), -1)
 
 
-_threads: ThreadPoolExecutor | None = None
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def _openmp() -> Callable[[Job, int], None] | None:
+    """What runs a job in so many of torch's own threads, this one included; None where they cannot be reached.
+
+    OpenMP's threads do not sleep when their work is done: for some milliseconds each keeps its core busy and watches
+    for more.  Threads of our own would have to share the cores with them after nearly every operation of torch.
+    """
+    return None if _forked else _in_openmp()
+
+
+@functools.cache
+def _in_openmp() -> Callable[[Job, int], None] | None:
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib/libtorch_cpu.so"), os.RTLD_NOLOAD | os.RTLD_LAZY)
+        parallel = library.GOMP_parallel  # of the library that torch was linked with
+    except (OSError, AttributeError):  # other systems, other builds
+        return None
+    parallel.argtypes, parallel.restype = (_CALLBACK, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
+
+    def run(job: Job, threads: int) -> None:
+        parallel(_CALLBACK(lambda _: job()), None, threads, 0)
+
+    return run
+
+
+_pool: ThreadPoolExecutor | None = None
 _lock = threading.Lock()
+_forked = False
 
 
-def _pool() -> ThreadPoolExecutor:
-    global _threads
+def _in_pool(job: Job, threads: int) -> None:
+    """Runs a job in this thread and in others of our own."""
+    global _pool
     with _lock:
-        if _threads is None:
-            _threads = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), "pullback")
-        return _threads
+        if _pool is None:
+            _pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), "pullback")
+        others = [_pool.submit(job) for _ in range(threads - 1)]
+    job()
+    for other in others:
+        other.result()
 
 
-def _forget_pool() -> None:
-    """A forked child has none of its parent's threads, and may inherit the lock in a locked state."""
-    global _threads, _lock
-    _threads, _lock = None, threading.Lock()
+def _after_fork() -> None:
+    """A forked child has none of its parent's threads, though OpenMP believes so, and may inherit a locked lock."""
+    global _pool, _lock, _forked
+    _pool, _lock, _forked = None, threading.Lock(), True
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -8,8 +8,9 @@ if every row has the column it gets most from and columns that nobody has are fr
 In an optional matching a row may also stay idle, and gets 0.  Three stages keep this true for the rows done so far:
 
   prices        where all columns will be matched their prices are arbitrary: begin with the best score of each
-  bids          a row takes its best column and raises the price until it gets no more than from its second best.  A
-                row that had the column bids next.  Most rows are served so, in O(m) each
+  bids          a row takes its best column, of several one that nobody has, and raises the price until it gets no
+                more than from its second best.  A row that had the column bids next.  Most rows are served so, in O(m)
+                each
   augment       of those left, each looks for the chain of rows to move on that costs least: Dijkstra's algorithm over
                 columns, O(n m) at worst
 
@@ -149,9 +150,10 @@ def _bid(score, idle, a):
             gain[j] = -np.inf
             second = max(_largest(gain, cols), idle)
             if second == best and a.owner[j] >= 0:
-                other = _place_of(gain, cols, second)
-                if other >= 0 and a.owner[other] < 0:
-                    j = other
+                for other in range(cols):
+                    if gain[other] == best and a.owner[other] < 0:
+                        j = other
+                        break
             before = a.owner[j]
             raised = a.price[j] + (best - second)
             if before >= 0 and not (raised > a.price[j] and raised < np.inf):  # nobody would give way for ever
