@@ -1,7 +1,7 @@
 """The sets of words that receive exactly 1, all that a laminar family needs to span them.
 
-Such a set is tight.  Then a flow of 1 to one of its words fills all arcs from outside, and no arc leads it out again: the
-tight sets around v are those that the residual graph of a flow to v does not leave on the way to heads.
+Such a set is tight.  Then a flow of 1 to one of its words fills all arcs from outside, and no arc leads it out again:
+the tight sets around v are those that the residual graph of a flow to v does not enter.
 
 A set of the family is a problem of its own: its children and the words in none of them are the nodes of a network, and
 all that is outside is the root.  So a flow never has to cross the sets that are known.
