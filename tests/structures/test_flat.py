@@ -30,7 +30,7 @@ def random_scores(kind, dtype=torch.float64):
 
 
 def by_vertices(monkeypatch):
-    monkeypatch.setattr(Flat, "are_flat", lambda self, lengths, point: np.zeros(len(lengths), bool))
+    monkeypatch.setattr(Flat, "are_flat", lambda self, scores, lengths, point: np.zeros(len(lengths), bool))
 
 
 def with_gradient(structure, scores):
@@ -54,6 +54,13 @@ def test_flat_examples_go_by_the_chart_and_have_a_certificate(kind, dtype):
     rest = scores.double() - point.double()
     gap = structure.inner(rest, structure.argmax(rest)) - structure.inner(rest, point.double())
     assert (gap <= (1e-9 if dtype == torch.float64 else 1e-5)).all()
+
+
+def test_shorter_examples_go_by_the_chart_only_if_their_scores_are_equal():
+    trees, scores = structure_of("projective"), random_scores("projective")[:1, :39, :39]
+    both = torch.cat([scores, torch.full_like(scores, 0.3)])
+    size = trees._operators.sparsemap(*trees._inputs(both), 1e-12)[2]
+    assert size[0] > 0 and size[1] == 0
 
 
 @KINDS

@@ -66,7 +66,7 @@ def test_flat_examples_go_by_the_interior_and_have_a_certificate(kind, dtype):
 def test_the_interior_and_the_vertices_agree_and_so_do_their_derivatives(kind, monkeypatch):
     structure, scores = structure_of(kind), random_scores(kind)
     found = with_gradient(structure, scores)
-    monkeypatch.setattr(Flat, "are_flat", lambda self, lengths, point: np.zeros(len(lengths), bool))
+    monkeypatch.setattr(Flat, "are_flat", lambda self, scores, lengths, point: np.zeros(len(lengths), bool))
     assert_same(found, with_gradient(structure, scores))
 
 
@@ -78,7 +78,7 @@ def test_what_a_mask_forbids_is_zero_also_in_flat_points(kind, monkeypatch):
     structure = structure_of(kind, mask)
     found = with_gradient(structure, scores)
     assert not found[0][~mask].any() and not found[1][~mask].any()
-    monkeypatch.setattr(Flat, "are_flat", lambda self, lengths, point: np.zeros(len(lengths), bool))
+    monkeypatch.setattr(Flat, "are_flat", lambda self, scores, lengths, point: np.zeros(len(lengths), bool))
     assert_same(found, with_gradient(structure, scores))
 
 

@@ -40,7 +40,7 @@ class Flat(ABC):
     def extent(self, lengths: Array) -> Array:
         return lengths
 
-    def are_flat(self, lengths: Array, point: Array) -> Array:
+    def are_flat(self, scores: Array, lengths: Array, point: Array) -> Array:
         """Whether the examples are flat, given the point after so many rounds."""
         used = np.count_nonzero(point.reshape(len(point), -1), axis=1)
         flat: Array = self.are_long(lengths) & (used >= self.parts * self.extent(lengths))
@@ -60,11 +60,20 @@ class ByChart(Flat):
     """For structures that have a chart.
 
     chart: its number in `kernels.charts`, from what the structure's operators take beside scores and lengths.
+    least_unequal: the fewest words where scores are not exactly equal, for which charts are many times as fast.
     complete: writes the parts that every vertex has and the chart leaves out, complete(point, lengths).
     """
 
     chart: Callable[..., int]
+    least_unequal: int = 0
     complete: Callable[[Array, Array], None] = lambda point, lengths: None
+
+    def are_flat(self, scores: Array, lengths: Array, point: Array) -> Array:
+        used, axes = point > 0, tuple(range(1, point.ndim))
+        highest = scores.max(axes, where=used, initial=-np.inf)
+        are_equal = highest == scores.min(axes, where=used, initial=np.inf)
+        flat: Array = super().are_flat(scores, lengths, point) & (are_equal | (lengths >= self.least_unequal))
+        return flat
 
     def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
         nearest, gap = np.zeros(scores.shape), np.full(len(scores), np.inf)

@@ -130,7 +130,7 @@ def mixture_projection(
         gap, _, report = nearest(kernels.mixture, scores, lengths, numbers, *found, lo, hi, **limits)
         if report == -1:
             late = lo + np.flatnonzero(gap[lo:hi] > max(tolerance, 10 * GAP_OF_DERIVATIVE))
-            chosen = late[flat.are_flat(lengths[late], point[late])] if len(late) else late
+            chosen = late[flat.are_flat(scores[late], lengths[late], point[late])] if len(late) else late
             if tolerance > GAP_OF_DERIVATIVE:
                 chosen = chosen[gap[chosen] > FAR * tolerance]
             if len(chosen):

@@ -93,7 +93,10 @@ projective_trees = family(
     work=_cubic,
     capacity="(n - 1) * (n - 2) + 1 if n < 80 else 64 * n",
     flat=ByChart(
-        chart=lambda single_root: SINGLE_ROOT_TREES if single_root else PROJECTIVE_TREES, least=36, parts=32.0
+        chart=lambda single_root: SINGLE_ROOT_TREES if single_root else PROJECTIVE_TREES,
+        least=36,
+        least_unequal=41,
+        parts=32.0,
     ),
     **OPTIONS,
 )

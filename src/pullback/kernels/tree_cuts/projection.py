@@ -38,19 +38,15 @@ from pullback.kernels.tree_cuts.laminar import (
     remove,
     start,
     uncross,
-    unite,
 )
 from pullback.kernels.tree_cuts.subtours import (
     EDGE,
     NODE,
-    TIGHT,
-    fill,
     is_feasible,
     next_set,
-    prepare,
     separate,
-    tight_set,
 )
+from pullback.kernels.tree_cuts.tight import complete
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
@@ -104,7 +100,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
         if not left[b]:
             _write_point(n, number, words, family, arcs, point[b])
             if _has_ties(n, score, words, arcs, seen):
-                number = _complete(n, number, words, family, arcs, nodes, edges, reached, found[0])
+                number = complete(n, number, words, family, arcs, nodes, edges, queue, reached, found[0])
             _write_sets(n, number, words, family, arcs, hessian, sets[b])
     return -1
 
@@ -270,30 +266,6 @@ def _has_ties(n, score, words, arcs, seen):
                     return True
                 seen[place] = x
     return False
-
-
-@inner
-def _complete(n, number, words, sets, arcs, nodes, edges, reached, member):
-    """Add the sets that receive exactly 1 without a multiplier; returns the new number of sets.
-
-    Each arc asks for the smallest such set that contains both its ends and crosses none of the family.  After that none
-    is left which crosses none of the family, so that the family spans them all (see `laminar`).
-    """
-    sets[1].equality |= prepare(n, words, arcs, nodes, edges) <= 1.0 + TIGHT
-    for j in range(1, n + 1):
-        fill(n, j, nodes, edges, reached)
-        last = np.int64(0)
-        for c in range(words[j].count):
-            arc = arcs[j, c]
-            if arc.mass > 0.0 and arc.head != last:
-                last = np.int64(arc.head)
-                if tight_set(n, last, j, sets[arc.set].size, nodes, edges, reached, member) > 0:
-                    unite(n, number, member, words, sets)
-                    place = insert(n, number, member, words, sets, arcs)
-                    if place > 0:
-                        sets[place].equality = 1
-                        number += 1
-    return number
 
 
 @inner

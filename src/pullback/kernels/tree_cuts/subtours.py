@@ -1,4 +1,4 @@
-"""Violated and tight subtour sets of a fractional tree, found exactly by maximum flow.
+"""Violated subtour sets of a fractional tree, found exactly by maximum flow.
 
 A point μ whose columns are distributions over heads is a mixture of arborescences exactly when every set S of words
 receives at least 1 from outside (Edmonds 1967),
@@ -7,9 +7,6 @@ receives at least 1 from outside (Edmonds 1967),
 
 that is, when a flow of 1 reaches each word from the root.  Words whose flow is known are `settled`: every violated set
 is disjoint from them, so they count as the root from then on, and most words settle without a flow of their own.
-
-A set is tight if it receives exactly 1.  Then a flow of 1 to one of its words fills all arcs from outside, and no arc
-leads it out again: the tight sets around v are those that the residual graph of a flow to v does not enter.
 """
 
 import numpy as np
@@ -25,7 +22,11 @@ NODE = np.dtype(
         ("spare", np.float64),  # what the present flow leaves of `fed`
         ("level", np.int32),  # distance to the word of the present flow, -1 unknown
         ("current", np.uint32),  # the next edge to try
-        ("touched", np.uint32),  # whether the present flow goes through it
+        ("low", np.uint32),  # none of its edges but edges[low:high], and their twins, are on paths of the present flow
+        ("high", np.uint32),
+        ("size", np.uint32),  # of words that it stands for
+        ("seen", np.uint32),  # the last search that came here
+        ("reaches", np.int64),  # how many words the present search would find from here, 0 unknown
     ],
     align=True,
 )
@@ -37,7 +38,6 @@ EDGE = np.dtype(
 
 BLIND = 1e-3  # the inflow below which a set is found alone
 EMPTY = 1e-14  # a residual capacity below this is round-off
-TIGHT = 1e-9  # below this at the end, when the masses themselves are known up to round-off
 
 
 @inner
@@ -135,47 +135,6 @@ def next_set(n, goal, disjoint, nearest_first, nodes, edges, queue, reached, set
 
 
 @inner
-def prepare(n, words, arcs, nodes, edges):
-    """Begins to look for tight sets; returns what the set of all words receives."""
-    _build(n, words, arcs, nodes, edges)
-    total = 0.0
-    for j in range(1, n + 1):
-        total += nodes[j].fed
-    return total
-
-
-@inner
-def fill(n, v, nodes, edges, reached):
-    """A flow of 1 to v, for the tight sets around v."""
-    _restore(n, nodes, edges)
-    _push(n, v, 2.0, nodes, edges, reached)  # more than there is
-
-
-@inner
-def tight_set(n, u, v, most, nodes, edges, reached, member):
-    """The smallest tight set that contains u and v, the word of the last `fill`, in `member`; returns its size.
-
-    0 if there is none, or none of less than `most` words.
-    """
-    member[: n + 1] = False
-    member[u] = member[v] = True
-    reached[0] = u
-    filled, done = 1, 0
-    while done < filled:
-        j = reached[done]
-        done += 1
-        if nodes[j].spare > TIGHT or filled + 1 >= most:
-            return 0
-        for e in range(nodes[j].first, nodes[j + 1].first):
-            target = edges[e].target
-            if edges[e].residual > TIGHT and not member[target]:
-                member[target] = True
-                reached[filled] = target
-                filled += 1
-    return filled + 1
-
-
-@inner
 def _build(n, words, arcs, nodes, edges):
     """The network of the arcs with positive mass between words; those that differ by their label make one edge."""
     for i in range(n + 2):
@@ -184,7 +143,7 @@ def _build(n, words, arcs, nodes, edges):
         node.fed = 0.0
         node.sends = 0.0
         node.settled = 0
-        node.touched = 0
+        node.low = node.high = 0
     for j in range(1, n + 1):
         last = np.int64(0)
         for c in range(words[j].count):
@@ -213,12 +172,12 @@ def _build(n, words, arcs, nodes, edges):
                     head.first -= 1
                     modifier.first -= 1
                     last = np.int64(arc.head)
-                _set_edge(edges[modifier.first], last, head.first, mass)
-                _set_edge(edges[head.first], j, modifier.first, -mass)
+                set_edge(edges[modifier.first], last, head.first, mass)
+                set_edge(edges[head.first], j, modifier.first, -mass)
 
 
 @inner
-def _set_edge(edge, target, twin, mass):
+def set_edge(edge, target, twin, mass):
     edge.target = target
     edge.twin = twin
     edge.mass = mass
@@ -271,29 +230,33 @@ def _flow(n, v, goal, nodes, edges, reached):
             flow += min(edge.mass, nodes[edge.target].fed)
     if flow >= goal:  # paths of two arcs are enough
         return flow, 0
-    flow, filled = _push(n, v, goal, nodes, edges, reached)
-    _restore(n, nodes, edges)
+    flow, filled = push(n, v, goal, nodes, edges, reached)
+    restore(n, nodes, edges)
     return flow, filled
 
 
 @inner
-def _push(n, v, goal, nodes, edges, reached):
+def push(n, v, goal, nodes, edges, reached):
     """The same, with the flow left in the residuals."""
     flow = nodes[v].fed
     for j in range(1, n + 1):
         nodes[j].spare = nodes[j].fed
     nodes[v].spare = 0.0
-    nodes[v].touched = 1
+    nodes[v].low, nodes[v].high = nodes[v].first, nodes[v + 1].first
     for e in range(nodes[v].first, nodes[v + 1].first):
         edge = edges[e]
         head = nodes[edge.target]
         if edge.mass > 0.0 and not head.settled:
-            push = min(edge.mass, head.fed)
-            flow += push
-            head.spare -= push
-            head.touched = 1
-            edge.residual -= push
-            edges[edge.twin].residual = push
+            sent = min(edge.mass, head.spare)
+            flow += sent
+            head.spare -= sent
+            edge.residual -= sent
+            edges[edge.twin].residual = sent
+    at = np.int64(0)
+    for e in range(nodes[v].first, nodes[v + 1].first):  # paths of three arcs
+        if edges[e].residual > EMPTY and flow < goal and not nodes[edges[e].target].settled:
+            sent, at = _pull(e, at, nodes, edges)
+            flow += sent
     filled = 0
     while flow < goal:
         depth, filled = _levels(n, v, nodes, edges, reached)
@@ -304,13 +267,48 @@ def _push(n, v, goal, nodes, edges, reached):
 
 
 @inner
-def _restore(n, nodes, edges):
+def _pull(e, at, nodes, edges):
+    """Send along an edge what the heads at its end have to spare, from the one in place `at` on; (how much, place)."""
+    edge = edges[e]
+    node = nodes[edge.target]
+    before = edge.residual
+    first, last = np.int64(node.first), np.int64(nodes[edge.target + 1].first)
+    e = first + at if at < last - first else first
+    for _ in range(first, last):
+        further = edges[e]
+        head = nodes[further.target]
+        if further.residual > EMPTY and head.spare > EMPTY and not head.settled:
+            sent = min(min(edge.residual, further.residual), head.spare)
+            head.spare -= sent
+            further.residual -= sent
+            edges[further.twin].residual += sent
+            edge.residual -= sent
+            _touch(node, e)
+            if edge.residual <= EMPTY:
+                break
+        e = e + 1 if e + 1 < last else first
+    edges[edge.twin].residual += before - edge.residual
+    return before - edge.residual, e - first
+
+
+@inner
+def _touch(node, e):
+    """Note that the present flow goes through edge e of a node."""
+    if node.high == 0:
+        node.low, node.high = e, e + 1
+    else:
+        node.low, node.high = min(node.low, e), max(node.high, e + 1)
+
+
+@inner
+def restore(n, nodes, edges):
     """Takes the last flow out of the residuals."""
     for j in range(1, n + 1):
-        if nodes[j].touched:
-            nodes[j].touched = 0
-            for e in range(nodes[j].first, nodes[j + 1].first):
-                edges[e].residual = max(edges[e].mass, 0.0)
+        for e in range(nodes[j].low, nodes[j].high):
+            edge = edges[e]
+            edge.residual = max(edge.mass, 0.0)
+            edges[edge.twin].residual = max(-edge.mass, 0.0)
+        nodes[j].low = nodes[j].high = 0
 
 
 @inner
@@ -353,7 +351,6 @@ def _blocking_flow(v, depth, wanted, nodes, edges, path):
             for q in range(depth):
                 push = min(push, edges[path[q]].residual)
             nodes[j].spare -= push
-            nodes[j].touched = 1
             total += push
             at = depth - 1
             for q in range(depth - 1, -1, -1):
@@ -361,7 +358,7 @@ def _blocking_flow(v, depth, wanted, nodes, edges, path):
                 twin = edges[edge.twin]
                 edge.residual -= push
                 twin.residual += push
-                nodes[twin.target].touched = 1
+                _touch(nodes[twin.target], path[q])
                 if edge.residual <= EMPTY:
                     at = q
             j = edges[edges[path[at]].twin].target
