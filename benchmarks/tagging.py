@@ -9,10 +9,11 @@ from torch import Tensor
 
 import pullback as pb
 
-from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, take_turns, with_gradient
+from ._harness import OURS, Figure, agree, case, faster_than, optional, slower_than, take_turns, with_gradient
 
 SIZES = ((32, 25, 10), (64, 50, 20), (16, 200, 32))  # sequences, positions, tags
 CRF, SUPAR = "pytorch-crf", "supar"
+SCALES = (1000.0, 30.0, 1.0, 0.3, 0.1, 0.01, 1e-4, 0.0)
 
 
 def random_inputs(batch: int, n: int, t: int, scale: float = 1.0) -> tuple[Tensor, ...]:
@@ -116,10 +117,15 @@ def sums() -> Iterator[Figure]:
 
 @case("tagging.sparsemap")
 def sparsemap() -> Iterator[Figure]:
-    """SparseMAP forward and backward, from peaked to flat scores."""
-    for shape, scales in (((32, 25, 10), (1.0, 0.1)), ((8, 50, 20), (1.0, 0.3))):
-        for scale in scales:
-            inputs, weight = random_inputs(*shape, scale), random_inputs(*shape)[0].detach()
-            call = _gradients(lambda: pb.Tagging(*inputs[1:]).sparsemap(inputs[0]), inputs, weight)
-            times = take_turns({OURS: call}, rounds=(2, 7))
-            yield absolute(times, per=shape[0], unit="s/sequence", size=f"{size_of(*shape)}, scale {scale:g}")
+    """SparseMAP forward and backward, from peaked to flat scores, compared with scale 1."""
+    for shape in ((32, 25, 10), (8, 50, 20), (4, 100, 5), (4, 20, 40)):
+        weight = random_inputs(*shape)[0].detach()
+
+        def call_at(scale: float) -> Callable[[], object]:
+            inputs = random_inputs(*shape, scale)
+            return _gradients(lambda: pb.Tagging(*inputs[1:]).sparsemap(inputs[0]), inputs, weight)
+
+        for scale in SCALES:
+            times = take_turns({OURS: call_at(scale), "scale 1": call_at(1.0)}, seconds=1.0, rounds=(2, 7))
+            note = f"{1e6 * times.median(OURS) / shape[0]:.0f} µs/sequence"
+            yield slower_than(times, "scale 1", at_most=20.0, size=f"{size_of(*shape)}, scale {scale:g}", note=note)

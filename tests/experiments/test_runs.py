@@ -30,7 +30,7 @@ def test_the_same_run_has_the_same_key_and_any_other_another():
 
 
 def test_a_key_does_not_depend_on_the_process_that_asks():
-    assert Run(SETUPS["clusters"].task, "ste").key == "clusters-ste-s1-1c4506e323"
+    assert Run(SETUPS["clusters"].task, "ste").key == "clusters-ste-s1-fc2f624bf4"
 
 
 @pytest.mark.parametrize("name", SETUPS)

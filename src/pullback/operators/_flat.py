@@ -46,13 +46,17 @@ class Flat(ABC):
         flat: Array = self.are_long(lengths) & (used >= self.parts * self.extent(lengths))
         return flat
 
+    def are_tied(self, scores: Array, lengths: Array, point: Array, size: Array) -> Array:
+        """Whether few vertices mix, as many as `size` says, on a face of so many that those would take long to find."""
+        return np.zeros(len(size), np.bool_)
+
     @abstractmethod
     def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
         """Writes the nearest points, and s − μ in double precision; tells where that succeeded."""
 
     @abstractmethod
-    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> Array:
-        """The Jacobian of `project` times the gradient."""
+    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> tuple[Array, ...]:
+        """The Jacobian of `project` times the gradient, and what else vertices have scores from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +88,8 @@ class ByChart(Flat):
         found: Array = gap < np.inf
         return found
 
-    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> Array:
+    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> tuple[Array, ...]:
         product = np.zeros(rest.shape)
         wide = np.ascontiguousarray(gradient, np.float64)
         kernels.charts.project_backward(rest, lengths, self.chart(*numbers), wide, product, 0, len(rest))
-        return product
+        return (product,)

@@ -114,65 +114,80 @@ def mixture_projection(
     outputs = f"point[{parts}], parts[{capacity}, {slots}]: int32, size[]: int64"
     outputs += f", rest[{parts}]: float64" if flat else ""
     signature = f"{name}_sparsemap({inputs}, float tolerance) -> {outputs}"
+    names = [argument.name for argument in parse(signature).inputs]
 
-    def project(scores: Array, lengths: Array, *rest: Any) -> int:
-        *numbers, tolerance, point, parts, size, lo, hi = rest
-        return search.run(scores, lengths, numbers, point, parts, size, lo, hi, tolerance=tolerance)
+    def apart(facts: Sequence[Any], which: Array) -> tuple[Array, list[Any]]:
+        """The lengths of some examples, and what else the structure takes."""
+        chosen = dict(zip(names[1:], _some(facts, which)))
+        return chosen.pop("lengths"), list(chosen.values())
 
-    def project_maybe_flat(scores: Array, lengths: Array, *given: Any) -> int:
-        *numbers, tolerance, point, parts, size, rest, lo, hi = given
+    def project(scores: Array, *given: Any) -> int:
+        *facts, tolerance, point, parts, size, lo, hi = given
+        return search.run(scores, facts, point, parts, size, lo, hi, tolerance=tolerance)
+
+    def project_maybe_flat(scores: Array, *given: Any) -> int:
+        *facts, tolerance, point, parts, size, rest, lo, hi = given
         found = (point, parts, size)
         assert flat is not None
         rest[lo:hi] = 0
-        if not flat.are_long(lengths[lo:hi]).any():
-            return search.run(scores, lengths, numbers, *found, lo, hi, tolerance=tolerance)
+        if not flat.are_long(apart(facts, np.arange(lo, hi))[0]).any():
+            return search.run(scores, facts, *found, lo, hi, tolerance=tolerance)
         limits: dict[str, Any] = {"rounds": flat.rounds, "tolerance": tolerance}
-        gap, _, report = nearest(kernels.mixture, scores, lengths, numbers, *found, lo, hi, **limits)
+        gap, _, report = nearest(kernels.mixture, scores, facts, *found, lo, hi, **limits)
         if report == -1:
             late = lo + np.flatnonzero(gap[lo:hi] > max(tolerance, 10 * GAP_OF_DERIVATIVE))
-            chosen = late[flat.are_flat(scores[late], lengths[late], point[late])] if len(late) else late
+            chosen = late[flat.are_flat(scores[late], apart(facts, late)[0], point[late])] if len(late) else late
             if tolerance > GAP_OF_DERIVATIVE:
                 chosen = chosen[gap[chosen] > FAR * tolerance]
+            else:
+                lengths = apart(facts, np.arange(lo, hi))[0]
+                tied = lo + np.flatnonzero(flat.are_tied(scores[lo:hi], lengths, point[lo:hi], size[lo:hi]))
+                chosen = np.union1d(chosen, tied)
             if len(chosen):
                 projected = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
-                solved = chosen[flat.project(scores[chosen], lengths[chosen], numbers, *projected)]
-                point[chosen], rest[chosen], size[solved] = *projected, 0
+                found_here = flat.project(scores[chosen], *apart(facts, chosen), *projected)
+                solved = chosen[found_here]
+                point[solved], rest[solved], size[solved] = projected[0][found_here], projected[1][found_here], 0
                 late = np.setdiff1d(late, solved)
-            search.resume(scores, lengths, numbers, *found, late, tolerance)
+            search.resume(scores, facts, *found, late, tolerance)
         return report
 
-    def differentiate(scores: Array, lengths: Array, *rest: Any) -> int:
-        *numbers, tolerance, parts, size, gradient = rest[: -3 - (also is not None)]
-        *products, lo, hi = rest[-3 - (also is not None) :]
+    def differentiate(scores: Array, *given: Any) -> int:
+        *facts, tolerance, parts, size, gradient = given[: -3 - (also is not None)]
+        *products, lo, hi = given[-3 - (also is not None) :]
         most, report = int(size[lo:hi].max(initial=0)), -1
         if most > parts.shape[1]:
             parts, point = np.empty((len(scores), most, parts.shape[2]), np.int32), np.empty_like(scores)
-            report = search.run(scores, lengths, numbers, point, parts, size, lo, hi, tolerance=tolerance)
+            report = search.run(scores, facts, point, parts, size, lo, hi, tolerance=tolerance)
         if report != -1:
             return report
         if tolerance > GAP_OF_DERIVATIVE:
             return differentiate_on_span(parts, size, gradient, products, getattr(kernels, "spread", None), lo, hi)
         backward: Kernel = kernels.mixture_backward
-        return backward(scores, lengths, tuple(numbers), parts, size, gradient, *products, lo, hi)
+        return backward(scores, facts[0], tuple(facts[1:]), parts, size, gradient, *products, lo, hi)
 
-    def differentiate_maybe_flat(scores: Array, lengths: Array, *given: Any) -> int:
-        *numbers, tolerance, parts, size, rest, gradient, product, lo, hi = given
+    def differentiate_maybe_flat(scores: Array, *given: Any) -> int:
+        *facts, tolerance, parts, size, rest, gradient = given[: -3 - (also is not None)]
+        *products, lo, hi = given[-3 - (also is not None) :]
         assert flat is not None
-        flatly = lo + np.flatnonzero((size[lo:hi] == 0) & flat.are_long(lengths[lo:hi]))
+        place = names.index("lengths") - 1
+        flatly = lo + np.flatnonzero((size[lo:hi] == 0) & flat.are_long(facts[place][lo:hi]))
         if len(flatly):
-            product[flatly] = flat.differentiate(rest[flatly], lengths[flatly], numbers, gradient[flatly])
-            lengths = lengths.copy()
-            lengths[flatly] = -1
-        return differentiate(scores, lengths, *numbers, tolerance, parts, size, gradient, product, lo, hi)
+            found = flat.differentiate(rest[flatly], *apart(facts, flatly), gradient[flatly])
+            facts[place] = facts[place].copy()
+            facts[place][flatly] = -1
+        report = differentiate(scores, *facts, tolerance, parts, size, gradient, *products, lo, hi)
+        if len(flatly):
+            for product, here in zip(products, found):
+                product[flatly] = here
+        return report
 
     return projection_operator(
         signature,
         project_maybe_flat if flat else project,
         jacobian=differentiate_maybe_flat if flat else differentiate,
         also=also,
-        keeps=" ".join(
-            [*(argument.name for argument in parse(signature).inputs), "parts", "size", *(["rest"] if flat else [])]
-        ),
+        keeps=" ".join([*names, "parts", "size", *(["rest"] if flat else [])]),
         work=work,
         structure=structure,
         **options,
@@ -188,8 +203,7 @@ class VertexSearch:
     def run(
         self,
         scores: Array,
-        lengths: Array,
-        numbers: Sequence[Any],
+        facts: Sequence[Any],
         point: Array,
         parts: Array,
         size: Array,
@@ -200,7 +214,7 @@ class VertexSearch:
     ) -> int:
         found = (point, parts, size, lo, hi)
         limits: dict[str, Any] = {"start": start, "tolerance": tolerance}
-        gap, converged, report = nearest(self.kernel, scores, lengths, numbers, *found, **limits)
+        gap, converged, report = nearest(self.kernel, scores, facts, *found, **limits)
         if not converged[lo:hi].all():
             warn_of_gap(f"SparseMAP over {self.structure} stopped at a gap of {gap[lo:hi].max():.1e}.")
         return report
@@ -208,8 +222,7 @@ class VertexSearch:
     def resume(
         self,
         scores: Array,
-        lengths: Array,
-        numbers: Sequence[Any],
+        facts: Sequence[Any],
         point: Array,
         parts: Array,
         size: Array,
@@ -222,16 +235,20 @@ class VertexSearch:
         start = parts[which, : size[which].max()]
         start[np.arange(start.shape[1]) >= size[which, None]] = -1
         found = (point[which], np.empty((len(which), *parts.shape[1:]), parts.dtype), size[which])
-        self.run(scores[which], lengths[which], numbers, *found, 0, len(which), start, tolerance)
+        self.run(scores[which], _some(facts, which), *found, 0, len(which), start, tolerance)
         most = max(start.shape[1], int(found[2].max()))  # there is room for many more, which would take long to copy
         point[which], parts[which, :most], size[which] = found[0], found[1][:, :most], found[2]
+
+
+def _some(facts: Sequence[Any], which: Array) -> list[Any]:
+    """What a structure takes beside scores, for some of the examples."""
+    return [given[which] if isinstance(given, np.ndarray) else given for given in facts]
 
 
 def nearest(
     kernel: Kernel,
     scores: Array,
-    lengths: Array,
-    numbers: Sequence[Any],
+    facts: Sequence[Any],
     point: Array,
     parts: Array,
     size: Array,
@@ -249,7 +266,7 @@ def nearest(
     gap, iterations, converged = np.empty(batch), np.empty(batch, np.int64), np.ones(batch, np.bool_)
     limits = (max(tolerance, GAP_OF_DERIVATIVE), MAX_ITERATIONS if rounds is None else rounds, most)
     found = (point, parts, probabilities, size, gap, iterations, converged)
-    report = mixture(kernel)(scores, lengths, *numbers, start, *limits, *found, lo, hi)
+    report = mixture(kernel)(scores, *facts, start, *limits, *found, lo, hi)
     return gap, converged, report
 
 

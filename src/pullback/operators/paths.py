@@ -103,11 +103,11 @@ class _Inwards(Flat):
         solved: Array = gap < np.inf
         return solved
 
-    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> Array:
+    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> tuple[Array, ...]:
         product, wide = np.zeros(rest.shape), np.ascontiguousarray(gradient, np.float64)
         graphs = self._read(rest, lengths, numbers)
         kernels.paths.approach_backward(_flat(rest), *graphs, _flat(wide), _flat(product), 0, len(rest))
-        return product
+        return (product,)
 
 
 def _flat(array: Array, dims: int = 1) -> Array:

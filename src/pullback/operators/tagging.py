@@ -3,17 +3,22 @@
 The table holds the transitions by [tag before, tag], then the scores of a first tag, then those of a last one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback import kernels
 from pullback.operators._family import Family, choices
+from pullback.operators._flat import GAP, Flat
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 from pullback.operators._register import are_plain
+
+Array = NDArray[Any]
 
 _INPUTS = "scores[n, t], table[t + 2, t], lengths[] <= n"
 
@@ -54,6 +59,46 @@ class _WithOptions:
         product[-1, tags[-1:]] += share
 
 
+def _choices(lengths: Array, point: Array) -> Array:
+    """How many tags are in use, beside one for each position."""
+    more: Array = np.count_nonzero(point.reshape(len(point), -1), axis=1) - lengths
+    return more
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inwards(Flat):
+    """Flat scores of tags, by an interior-point method."""
+
+    def are_flat(self, scores: Array, lengths: Array, point: Array) -> Array:
+        """Whether the interior takes less time, as measured: that of vertices grows with the square of their number.
+
+        There will be about as many as parts in use, one less for each position.
+        """
+        t, more = point.shape[2], _choices(lengths, point)
+        most = np.minimum(self.parts * np.sqrt(lengths * (t**2 + 40.0)), 0.75 * lengths * (t - 1))
+        flat: Array = self.are_long(lengths) & (more >= most)
+        return flat
+
+    def are_tied(self, scores: Array, lengths: Array, point: Array, size: Array) -> Array:
+        """A few vertices that use that many tags: others, which mix their tags, tie with them, as with equal scores."""
+        tied: Array = self.are_flat(scores, lengths, point) & (4 * size <= _choices(lengths, point))
+        return tied
+
+    def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
+        nearest, gap = np.zeros(scores.shape), np.full(len(scores), np.inf)
+        wide = np.ascontiguousarray(scores, np.float64)
+        kernels.tagging.approach(wide, numbers[0], lengths, GAP, nearest, rest, gap, 0, len(scores))
+        point[:] = nearest
+        solved: Array = gap < np.inf
+        return solved
+
+    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> tuple[Array, ...]:
+        product, uses = np.empty(rest.shape), np.empty(numbers[0].shape)
+        wide = np.ascontiguousarray(gradient, np.float64)
+        kernels.tagging.approach_backward(rest, numbers[0], lengths, wide, product, uses, 0, len(rest))
+        return product, uses
+
+
 sequences = Family(
     **vars(
         choices(
@@ -63,6 +108,7 @@ sequences = Family(
             _WithOptions,
             capacity="(n * (t - 1) if t < 9 else 8 * n) + 1",
             also="table",
+            flat=_Inwards(least=2, parts=2.5),
             work=_work,
             **_OPTIONS,
         )
@@ -95,7 +141,7 @@ sequences = Family(
 def pack(transitions: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor:
     """The table (t + 2, t) of transitions (t, t), and of start and end (t,), 0 if not given."""
     first, last = (transitions.new_zeros(transitions.shape[-1]) if given is None else given for given in (start, end))
-    return torch.vstack((transitions, first, last))
+    return torch.cat((transitions, first.unsqueeze(0), last.unsqueeze(0)))
 
 
 class _Shared(torch.autograd.Function):
@@ -114,11 +160,10 @@ class _Shared(torch.autograd.Function):
         if torch.is_grad_enabled():  # the gradient shall have a derivative, which that of `partition` has
             table = pack(transitions, start, end)
             _, marginals, uses = sequences.partition(scores, _for_each(table, scores), lengths)
-        t, factor = marginals.shape[-1], of_value[..., None, None]
-        of_tables = (factor * uses).reshape(-1, (t + 2) * t).sum(0)  # no product of matrices: autocast would round it
-        of_transitions, *of_ends = of_tables.split((t * t, t, t))
-        given = (None if ends is None else of for ends, of in zip((start, end), of_ends))
-        return factor * marginals, of_transitions.view(t, t), *given, None
+        t, factor = marginals.shape[-1], of_value.unsqueeze(-1).unsqueeze(-1)
+        of_table = (factor * uses).reshape(-1, t + 2, t).sum(0)  # no product of matrices: autocast would round it
+        of_start, of_end = (None if given is None else of_table.select(0, i) for given, i in ((start, t), (end, t + 1)))
+        return factor * marginals, of_table.narrow(0, 0, t), of_start, of_end, None
 
 
 def _for_each(table: Tensor, scores: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ def _operator(
     def by_trees(scores: Array, few: Array, single_root: bool, found: tuple[Array, ...], lo: int, hi: int) -> int:
         """Writes points and trees of those of the `few` that mix few trees; the others get a size of 0."""
         point, kept, size = found
-        given = (scores, few, (single_root,), point, kept, size, lo, hi)
+        given = (scores, (few, single_root), point, kept, size, lo, hi)
         gap, _, report = nearest(mixture, *given, rounds=_ROUNDS_OF_TREES)
         failed = (few >= 0) & ((size > _FEW_TREES) | (gap > GAP_OF_POINT))
         failed[:lo] = failed[hi:] = False

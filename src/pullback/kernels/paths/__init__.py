@@ -1,7 +1,9 @@
 """Paths through a DAG: any graph, and the lattices of segmentations and alignments."""
 
 from pullback.kernels.paths.best import argmax
-from pullback.kernels.paths.interior import approach, approach_backward
+from pullback.kernels.paths.central import Position
+from pullback.kernels.paths.interior import Face, interior_over
+from pullback.kernels.paths.inwards import approach, approach_backward
 from pullback.kernels.paths.k_best import topk
 from pullback.kernels.paths.lattices import alignments, joined_end, joined_segmentations, segmentations
 from pullback.kernels.paths.mixtures import mixture, mixture_backward
@@ -11,11 +13,14 @@ from pullback.kernels.paths.samples import sample
 from pullback.kernels.paths.sums import hessian_product, log_partition, partition
 
 __all__ = [
+    "Face",
+    "Position",
     "alignments",
     "approach",
     "approach_backward",
     "argmax",
     "hessian_product",
+    "interior_over",
     "joined_end",
     "joined_segmentations",
     "log_partition",

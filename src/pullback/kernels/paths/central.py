@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.paths.network import arrive, couple, depths, solve, take
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import compiled, fmax, inner, summing
 
 _STEPS = 60
 _STAY = 0.995  # how far towards the boundary a step may go
@@ -31,118 +30,92 @@ class Position(NamedTuple):
 
 
 @inner
-def _spread_out(network, flow):
-    """A flow of one unit: as much begins at each edge, and goes on to either side, by all its neighbors alike."""
-    edges, nodes = len(flow), network.nodes
-    entering, leaving = np.zeros(nodes), np.zeros(nodes)
-    for e in range(edges):
-        entering[network.head[e]] += 1.0
-        leaving[network.tail[e]] += 1.0
-    forth, back = np.zeros(nodes), np.zeros(nodes)
-    flow[:] = 1.0 / edges
-    for e in range(edges):
-        u = network.tail[e]
-        more = forth[u] / leaving[u] if u > 0 else 0.0
-        flow[e] += more
-        forth[network.head[e]] += 1.0 / edges + more
-    for e in range(edges - 1, -1, -1):
-        v = network.head[e]
-        more = back[v] / entering[v] if v < nodes - 1 else 0.0
-        flow[e] += more
-        back[network.tail[e]] += 1.0 / edges + more
-
-
-@inner
-def begin(network, score):
-    """A flow through all edges, and potentials that make all slacks positive."""
-    edges = len(network.tail)
-    at = Position(np.empty(edges), np.empty(edges), np.empty(network.nodes - 1))
-    _spread_out(network, at.flow)
-    away, depth = np.empty(len(network.part)), depths(network)
-    _go_away(network, score, at.flow, away)
-    rise = max(0.1 * (away.max() - away.min()) - away.min(), 0.0) + 1.0 / edges
-    for v in range(1, network.nodes):
-        at.potential[v - 1] = -rise * depth[v]
-    for g in range(len(away)):
-        for e in range(network.first[g], network.first[g + 1]):
-            at.slack[e] = away[g] + rise * (depth[network.head[e]] - depth[network.tail[e]])
-    return at
-
-
-@inner
-def _go_away(network, score, flow, away):
-    """away = μ − s of groups, 0 for edges without a score."""
-    take(network, flow, away)
-    for g in range(len(away)):
-        away[g] = away[g] - score[g] if network.part[g] >= 0 else 0.0
-
-
-@inner
-def residuals(network, score, unit, at, residual, lack):
-    """residual = z − (μ − s + y[tail] − y[head]) of edges; lack = what has yet to arrive at nodes, of `unit` in all."""
-    away = np.empty(len(network.part))
-    _go_away(network, score, at.flow, away)
-    for g in range(len(away)):
-        for e in range(network.first[g], network.first[g + 1]):
-            u = network.tail[e] - 1
-            below = at.potential[u] if u >= 0 else 0.0
-            residual[e] = at.slack[e] - (away[g] + below - at.potential[network.head[e] - 1])
-    arrive(network, at.flow, lack)
-    for v in range(len(lack)):
-        lack[v] = -lack[v]
-    lack[len(lack) - 1] += unit
-
-
-@inner
 def _room(x, change):
     """How many times the change may be added before a number of x is 0; at most 1 / _STAY."""
-    most = 1.0 / _STAY
+    fastest = _STAY
     for e in range(len(x)):
-        if change[e] < 0.0:
-            most = min(most, -x[e] / change[e])
-    return most
+        fastest = fmax(-change[e] / x[e] if x[e] > 0.0 else 0.0, fastest)
+    return 1.0 / fastest
 
 
-@inner
-def _level_ahead(at, total, change, turn):
-    """The product f z to aim at: the less, the more of it a step straight to 0 would take away."""
-    length, ahead = min(1.0, _room(at.flow, change), _room(at.slack, turn)), 0.0
+@summing
+def _total_ahead(at, length, change, turn):
+    ahead = 0.0
     for e in range(len(change)):
         ahead += (at.flow[e] + length * change[e]) * (at.slack[e] + length * turn[e])
-    return (ahead / total) ** 3 * total / len(change)
+    return ahead
 
 
 @inner
-def follow(network, score, goal, matrix, at):
-    """Follows the path until Σ f z, a bound on the gap, is at most `goal`: Mehrotra's predictor and corrector."""
-    edges, nodes = len(at.flow), len(at.potential)
-    residual, weight, pull = np.empty(edges), np.empty(edges), np.empty(edges)
-    change, turn, rise, lack = np.empty(edges), np.empty(edges), np.empty(nodes), np.empty(nodes)
-    for _ in range(_STEPS):
-        residuals(network, score, 1.0, at, residual, lack)
-        total = 0.0
-        for e in range(edges):
-            total += at.flow[e] * at.slack[e]
-            weight[e] = at.flow[e] / at.slack[e]
-            pull[e] = residual[e] - at.slack[e]
-        if total <= goal:
-            break
-        couple(network, weight, matrix)
-        solve(network, weight, pull, lack, matrix, rise, change)
-        for e in range(edges):
-            turn[e] = -at.slack[e] - change[e] / weight[e]
-        level = _level_ahead(at, total, change, turn)
-        for e in range(edges):
-            turn[e] = (level - change[e] * turn[e]) / at.flow[e] - at.slack[e]
-            pull[e] = residual[e] + turn[e]
-        solve(network, weight, pull, lack, matrix, rise, change)
-        for e in range(edges):
-            turn[e] -= change[e] / weight[e]
-        length = min(1.0, _STAY * min(_room(at.flow, change), _room(at.slack, turn)))
-        for e in range(edges):
-            at.flow[e] += length * change[e]
-            at.slack[e] += length * turn[e]
-        for v in range(nodes):
-            at.potential[v] += length * rise[v]
-        if length < _SHORT:
-            break
+def _level_ahead(at, total, count, change, turn):
+    """The product f z to aim at: the less, the more of it a step straight to 0 would take away."""
+    length = min(1.0, _room(at.flow, change), _room(at.slack, turn))
+    return (_total_ahead(at, length, change, turn) / total) ** 3 * total / count
+
+
+@summing
+def _weigh(at, residual, weight, pull):
+    """Weights f / z, and what pulls at the flow on the way to 0: (Σ f z, number of edges that may have a flow)."""
+    total, count = 0.0, 0.0
+    for e in range(len(weight)):
+        total += at.flow[e] * at.slack[e]
+        weight[e] = at.flow[e] / at.slack[e]
+        pull[e] = residual[e] - at.slack[e]
+        count += 1.0 if at.flow[e] > 0.0 else 0.0
+    return total, count
+
+
+@inner
+def _turn(at, weight, change, turn):
+    """The change of slacks that goes with that of the flow."""
+    for e in range(len(turn)):
+        turn[e] = -at.slack[e] - change[e] / weight[e] if weight[e] > 0.0 else 0.0
+
+
+@inner
+def _correct(at, residual, level, change, turn, pull):
+    """What pulls once f z shall become `level`, with what the step so far would make of it."""
+    for e in range(len(turn)):
+        turn[e] = (level - change[e] * turn[e]) / at.flow[e] - at.slack[e] if at.flow[e] > 0.0 else 0.0
+        pull[e] = residual[e] + turn[e]
+
+
+@inner
+def _step(at, weight, change, turn, rise):
+    """Goes as far as the boundary allows; returns the length."""
+    for e in range(len(turn)):
+        turn[e] -= change[e] / weight[e] if weight[e] > 0.0 else 0.0
+    length = min(1.0, _STAY * min(_room(at.flow, change), _room(at.slack, turn)))
+    for e in range(len(turn)):
+        at.flow[e] += length * change[e]
+        at.slack[e] += length * turn[e]
+    for v in range(len(rise)):
+        at.potential[v] += length * rise[v]
+    return length
+
+
+def central_path_over(name, home, residuals, couple, solve):
+    """The function `follow` over a kind of network, from what `interior_over` is given."""
+
+    def follow(network, score, goal, matrix, at):
+        """Follows the path until Σ f z, a bound on the gap, is at most `goal`: Mehrotra's predictor and corrector.
+
+        An edge that may not have a flow has 0 and a slack of 1, and keeps them.
+        """
+        edges, nodes = len(at.flow), len(at.potential)
+        residual, weight, pull = np.empty(edges), np.empty(edges), np.empty(edges)
+        change, turn, rise, lack = np.empty(edges), np.empty(edges), np.empty(nodes), np.empty(nodes)
+        for _ in range(_STEPS):
+            residuals(network, score, 1.0, at, residual, lack)
+            total, count = _weigh(at, residual, weight, pull)
+            if total <= goal:
+                break
+            couple(network, weight, matrix)
+            solve(network, weight, pull, lack, matrix, rise, change)
+            _turn(at, weight, change, turn)
+            _correct(at, residual, _level_ahead(at, total, count, change, turn), change, turn, pull)
+            solve(network, weight, pull, lack, matrix, rise, change)
+            if _step(at, weight, change, turn, rise) < _SHORT:
+                break
+
+    return compiled(follow, f"follow_{name}", home)

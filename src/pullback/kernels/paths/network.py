@@ -197,9 +197,9 @@ def take(network, flow, taken):
 
 
 @inner
-def slacks(network, score, best, slack):
+def slacks(network, score, slack):
     """How much the best path scores above the best through each edge, for scores of groups; returns its score."""
-    best[1:] = -np.inf
+    best = np.full(network.nodes, -np.inf)
     best[0] = 0.0
     for g in range(len(network.part)):
         v = network.head[network.first[g]]
@@ -213,3 +213,9 @@ def slacks(network, score, best, slack):
             slack[e] = best[network.nodes - 1] - (best[network.tail[e]] + score[g] + behind[v])
             behind[network.tail[e]] = max(behind[network.tail[e]], score[g] + behind[v])
     return best[network.nodes - 1]
+
+
+@inner
+def worth(network, flow):
+    """What edges score beside their parts: nothing here."""
+    return 0.0

@@ -1,6 +1,7 @@
 """Tagging: sequences of tags that have scores of their own, with one table of transitions for all positions."""
 
 from pullback.kernels.tagging.couplings import couple
+from pullback.kernels.tagging.interior import approach, approach_backward
 from pullback.kernels.tagging.k_best import topk
 from pullback.kernels.tagging.mixtures import mixture, mixture_backward
 from pullback.kernels.tagging.samples import sample
@@ -9,6 +10,8 @@ from pullback.kernels.tagging.sums import log_partition, partition
 from pullback.kernels.tagging.viterbi import argmax, max_marginals
 
 __all__ = [
+    "approach",
+    "approach_backward",
     "argmax",
     "couple",
     "hessian_product",

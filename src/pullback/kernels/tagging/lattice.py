@@ -92,29 +92,39 @@ def _load_steps(transitions, l):
 @summing
 def _multiply(x, factor):
     """x *= factor; the sum of the products."""
-    total = 0.0
-    for j in range(x.shape[0]):
+    t = x.shape[0]
+    first, second, third, fourth = 0.0, 0.0, 0.0, 0.0  # a row of ten is too short for a compiler to do this
+    for j in range(0, t - 3, 4):
+        p, q, r, s = x[j] * factor[j], x[j + 1] * factor[j + 1], x[j + 2] * factor[j + 2], x[j + 3] * factor[j + 3]
+        x[j], x[j + 1], x[j + 2], x[j + 3] = p, q, r, s
+        first, second, third, fourth = first + p, second + q, third + r, fourth + s
+    for j in range(t - t % 4, t):
         x[j] *= factor[j]
-        total += x[j]
-    return total
+        first += x[j]
+    return (first + second) + (third + fourth)
 
 
 @inner
 def _normalize(x, total):
-    """x /= total; the smallest of them."""
-    lowest, factor = -1.0, 1.0 / total
+    """x /= total."""
+    factor = 1.0 / total
     for j in range(x.shape[0]):
         x[j] *= factor
-        lowest = fmax(-x[j], lowest)
-    return -lowest
+
+
+@inner
+def are_high(n, l):
+    """Whether log Z is exact without a look at what lies ahead: no number from `forward` is near an underflow."""
+    lowest = -1.0
+    for numbers in (l.reach.reshape(-1)[: n * l.reach.shape[1]], l.scale[:n]):
+        for j in range(len(numbers)):
+            lowest = fmax(-numbers[j], lowest)
+    return -lowest > _LOW
 
 
 @inner
 def forward(scores, table, n, l):
-    """Fills step, back, weight, reach and scale: (log Z, whether it is exact without a look at what lies ahead).
-
-    NaN where no weight is left at some position, or one is NaN.
-    """
+    """Fills step, back, weight, reach and scale; returns log Z, NaN where no weight is left or one is NaN."""
     t = scores.shape[1]
     if not _are_given(table, l):
         _load_steps(table, l)
@@ -123,7 +133,7 @@ def forward(scores, table, n, l):
     for i in range(n):
         value += _relative(l.weight[i])
     _exponentiate(l.weight.reshape(-1)[: n * t])  # in one go, because a row may be short
-    exact, product = True, 1.0
+    product = 1.0
     for i in range(n):
         reach = l.reach[i]
         if i > 0:
@@ -132,14 +142,13 @@ def forward(scores, table, n, l):
             reach[:] = 1.0
         total = _multiply(reach, l.weight[i])
         if not total > 1e-290:
-            return np.nan, False
-        lowest = _normalize(reach, total)
-        exact &= total > _LOW and lowest > _LOW
+            return np.nan
+        _normalize(reach, total)
         l.scale[i] = total
         if product > 1e200 or product < 1e-200 or total < 1e-90:  # so that one logarithm does for many scales
             value, product = value + log(product), 1.0
         product *= total
-    return value + log(product), exact
+    return value + log(product)
 
 
 @inner

@@ -44,7 +44,7 @@ def hessian_product(scores, table, lengths, direction, along, product, product_u
         product[b, lengths[b] :] = 0.0
         if lengths[b] == 0:
             continue
-        value, _ = forward(scores[b], table[b], lengths[b], l)
+        value = forward(scores[b], table[b], lengths[b], l)
         if value > -np.inf and backward(lengths[b], l):
             moves = _load(direction[b], along[b], lengths[b], l, means)
             _look_back(lengths[b], moves, l, means)

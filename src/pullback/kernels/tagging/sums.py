@@ -9,7 +9,7 @@ sequence above −∞; else −1.
 import numpy as np
 
 from pullback.kernels import chain
-from pullback.kernels.tagging.lattice import add_outer, backward, forward, new_lattice
+from pullback.kernels.tagging.lattice import add_outer, are_high, backward, forward, new_lattice
 from pullback.kernels.tagging.tables import add_up, copy_ends, write_pairs
 from pullback.kernels.tools import inner, kernel
 
@@ -24,8 +24,8 @@ def log_partition(scores, table, lengths, value, lo, hi):
             return b
         value[b] = 0.0
         if lengths[b] > 0:
-            result, exact = forward(scores[b], table[b], lengths[b], l)
-            if not exact and not (result > -np.inf and backward(lengths[b], l)):
+            result = forward(scores[b], table[b], lengths[b], l)
+            if not (result > -np.inf and (are_high(lengths[b], l) or backward(lengths[b], l))):
                 result = _value_of_pairs(scores[b], table[b], lengths[b])
             if not result > -np.inf:
                 return b
@@ -49,7 +49,7 @@ def partition(scores, table, lengths, value, marginals, uses, lo, hi):
         marginals[b, lengths[b] :] = 0.0
         if lengths[b] == 0:
             continue
-        result, _ = forward(scores[b], table[b], lengths[b], l)
+        result = forward(scores[b], table[b], lengths[b], l)
         if result > -np.inf and backward(lengths[b], l):
             _write(lengths[b], l, sums, marginals[b], uses[b])
         else:
