@@ -34,4 +34,4 @@ sweep tagging --data "$data" --estimators outside,random,perceptron,crf,sparsema
 
 # Digits in order, pronunciations, morphs.
 sweep digits --estimators "gold,supervised,frozen,random,ste,spigot,spigot(noise=1),sparsemap,imle,perturbed,blackbox" --seeds 3
-sweep alignment --data "$data" --estimators "diagonal,random,frozen,ste,spigot,spigot_eg,structured_attention,sparsemap,perturb_and_map,reinforce" --seeds 3
+sweep alignment --data "$data" --language dut --estimators "diagonal,random,frozen,ste,spigot,spigot_eg,structured_attention,sparsemap,perturb_and_map,reinforce" --seeds 3

@@ -222,7 +222,7 @@ def test_options_of_an_estimator_are_not_taken_for_settings_of_the_same_name():
     (section,) = sections(results)
     assert [row.label for row in section.rows] == ["spigot (steps=1)", "spigot (steps=3)"]
     text = page.html(results, [])
-    assert "In common: noise 0, steps 4," in text
+    assert "In common: noise 0, noise until 0, steps 4," in text
     assert "options of spigot: step size 1, steps 3, backtrack False" in text
 
 

@@ -176,9 +176,10 @@ import os, torch, pullback as pb
 torch.set_num_threads(2)
 scores = torch.randn(64, 5000)
 scores.add(1)
+pb.Categorical().sparsemap(scores[:1])  # what Numba imports has threads of its own
 before = os.listdir("/proc/self/task")
 pb.Categorical().sparsemap(scores)
-assert os.listdir("/proc/self/task") == before and len(before) > 1, before
+assert set(os.listdir("/proc/self/task")) <= set(before) and len(before) > 1, before
 """
     if sys.platform == "linux":
         subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

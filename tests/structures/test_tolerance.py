@@ -155,8 +155,8 @@ def test_vertices_for_which_there_was_no_room_are_found_again():
 
 @pytest.mark.parametrize(("tolerance", "by_chart"), [(1e-2, False), (1e-6, True)])
 def test_flat_scores_go_by_the_chart_where_the_tolerance_is_far_away(tolerance, by_chart):
-    lengths = torch.tensor([40, 0, 12])
-    scores = 0.01 * torch.randn(3, 41, 41, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    lengths = torch.tensor([41, 0, 12])
+    scores = 0.01 * torch.randn(3, 42, 42, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     trees = pb.DependencyTree(lengths, projective=True, tolerance=tolerance)
     size = trees._operators.sparsemap(*trees._inputs(scores), tolerance)[2]
     assert (size == 0).tolist() == [by_chart, False, False]

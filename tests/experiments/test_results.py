@@ -1,0 +1,46 @@
+"""The published results: tables and report are those of the records, and the commands behind them can be given."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from pullback.experiments import arguments, records
+from pullback.experiments.report import markdown
+from pullback.experiments.sweep import cells, split_rows
+from pullback.experiments.tasks import TASKS
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def test_the_tables_are_those_of_the_records():
+    found, complaints = records.read(RESULTS / "runs.tar.xz", TASKS)
+    assert complaints == [] and all(result.is_done for result in found)
+    assert markdown.markdown(found) == (RESULTS / "tables.md").read_text("utf-8")
+
+
+def test_the_report_is_small_and_has_every_run():
+    page = (RESULTS / "report.html").read_text("utf-8")
+    found, _ = records.read(RESULTS / "runs.tar.xz", TASKS)
+    assert len(page) < 3_000_000
+    assert f"{len(found)} finished runs of {len(found)}" in page
+
+
+def test_every_published_run_is_one_of_the_sweeps(tmp_path):
+    """The script is run with a `pullback` that only writes down what it is asked for."""
+    asked, command = tmp_path / "asked", tmp_path / "pullback"
+    command.write_text(
+        f'#!/usr/bin/env python3\nimport json, sys\nopen({str(asked)!r}, "a").write(json.dumps(sys.argv[1:]) + "\\n")\n'
+    )
+    command.chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run([RESULTS / "sweeps.sh", "FOLDER", tmp_path / "runs"], env=path, check=True)
+    keys = set()
+    for line in asked.read_text().splitlines():
+        verb, *words = json.loads(line)
+        assert verb == "sweep"
+        given, _ = arguments.parse_of_task(arguments.SweepCommand, "sweep", words)
+        rows = given.run.task.estimators() if given.estimators == "all" else split_rows(given.estimators)
+        keys |= {run.key for run in cells(given.run, rows, given.seeds, given.set)}
+    found, _ = records.read(RESULTS / "runs.tar.xz", TASKS)
+    assert {result.run.key for result in found} <= keys
