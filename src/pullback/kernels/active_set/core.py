@@ -213,26 +213,12 @@ def _copy(source, target, count):
 
 @inner
 def _solve_transposed(factor, x, count):
-    """x ← L⁻ᵀ x, four rows at a time."""
-    end = count
-    while end > 0:
-        first = end - 4 if end >= 4 else 0
-        for i in range(end - 1, first - 1, -1):
-            row = factor[i]
-            x[i] /= row[i]
-            for k in range(first, i):
-                x[k] -= row[k] * x[i]
-        if end >= 4:
-            _take_four(factor[first:end], x, first)
-        end = first
-
-
-@inner
-def _take_four(rows, x, first):
-    """Subtract from x[: first] the four rows with the weights that follow there."""
-    p, q, r, s = x[first], x[first + 1], x[first + 2], x[first + 3]
-    for k in range(first):
-        x[k] -= (rows[0, k] * p + rows[1, k] * q) + (rows[2, k] * r + rows[3, k] * s)
+    """x ← L⁻ᵀ x."""
+    for i in range(count - 1, -1, -1):
+        row = factor[i]
+        x[i] /= row[i]
+        for k in range(i):
+            x[k] -= row[k] * x[i]
 
 
 @summing
