@@ -140,8 +140,10 @@ sequences = Family(
 
 def pack(transitions: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor:
     """The table (t + 2, t) of transitions (t, t), and of start and end (t,), 0 if not given."""
-    first, last = (transitions.new_zeros(transitions.shape[-1]) if given is None else given for given in (start, end))
-    return torch.cat((transitions, first.unsqueeze(0), last.unsqueeze(0)))
+    t = transitions.shape[-1]
+    first = transitions.new_zeros(1, t) if start is None else start.unsqueeze(0)
+    last = transitions.new_zeros(1, t) if end is None else end.unsqueeze(0)
+    return torch.cat((transitions, first, last))
 
 
 class _Shared(torch.autograd.Function):
@@ -162,8 +164,9 @@ class _Shared(torch.autograd.Function):
             _, marginals, uses = sequences.partition(scores, _for_each(table, scores), lengths)
         t, factor = marginals.shape[-1], of_value.unsqueeze(-1).unsqueeze(-1)
         of_table = (factor * uses).reshape(-1, t + 2, t).sum(0)  # no product of matrices: autocast would round it
-        of_start, of_end = (None if given is None else of_table.select(0, i) for given, i in ((start, t), (end, t + 1)))
-        return factor * marginals, of_table.narrow(0, 0, t), of_start, of_end, None
+        of_transitions, of_start, of_end = of_table.split_with_sizes((t, 1, 1))
+        of_start, of_end = None if start is None else of_start.squeeze(0), None if end is None else of_end.squeeze(0)
+        return factor * marginals, of_transitions, of_start, of_end, None
 
 
 def _for_each(table: Tensor, scores: Tensor) -> Tensor:
