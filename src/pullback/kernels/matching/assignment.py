@@ -22,9 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pullback.kernels.matching.wide import fits, load, write_vertex
-from pullback.kernels.tools import fmax, inner, kernel
+from pullback.kernels.tools import fmax, inlined, inner, kernel
 
 BIDS = 4  # per row, on average; then the rest is left to `augment`
+SHORT = 48  # columns; with fewer, one number after the other is faster than vectors
 
 
 class Assignment(NamedTuple):
@@ -130,41 +131,64 @@ def _largest(values, cols):
     return best
 
 
-@inner
+@inlined
 def _bid(score, idle, a):
     """Lets rows bid, each in turn until one takes a column nobody has; returns the number of rows left waiting."""
     rows, cols = score.shape
-    gain, waiting, left = a.reach, 0, BIDS * rows
+    match, owner, price, gain, left_over = a.match, a.owner, a.price, a.reach, a.waiting
+    waiting, left = 0, BIDS * rows
     for start in range(rows):
         i = start
         while i >= 0:
-            best = _gains(score[i], a.price, gain)
+            if cols > SHORT:
+                best = _gains(score[i], price, gain)
+                j = _place_of(gain, cols, best) if best > -np.inf else -1
+                if j >= 0:
+                    gain[j] = -np.inf
+                second = _largest(gain, cols)
+            else:
+                best = best_odd = second = second_odd = -np.inf
+                j = j_odd = -1
+                for k in range(0, cols - 1, 2):  # two chains of comparisons wait for each other less
+                    x, y = score[i, k] - price[k], score[i, k + 1] - price[k + 1]
+                    better = x > best
+                    second = fmax(best if better else x, second)
+                    best, j = x if better else best, k if better else j
+                    better = y > best_odd
+                    second_odd = fmax(best_odd if better else y, second_odd)
+                    best_odd, j_odd = y if better else best_odd, k + 1 if better else j_odd
+                if cols % 2:
+                    x = score[i, cols - 1] - price[cols - 1]
+                    better = x > best
+                    second = fmax(best if better else x, second)
+                    best, j = x if better else best, cols - 1 if better else j
+                better = best_odd > best
+                second = fmax(best if better else best_odd, second_odd if better else second)
+                best, j = best_odd if better else best, j_odd if better else j
             if best <= idle and idle > -np.inf:
                 break
-            j = _place_of(gain, cols, best) if best > -np.inf else -1
             if j < 0 or left == 0:
-                a.waiting[waiting] = i
+                left_over[waiting] = i
                 waiting += 1
                 break
             left -= 1
-            gain[j] = -np.inf
-            second = max(_largest(gain, cols), idle)
-            if second == best and a.owner[j] >= 0:
+            second = max(second, idle)
+            if second == best and owner[j] >= 0:
                 for other in range(cols):
-                    if gain[other] == best and a.owner[other] < 0:
+                    if score[i, other] - price[other] == best and owner[other] < 0:
                         j = other
                         break
-            before = a.owner[j]
-            raised = a.price[j] + (best - second)
-            if before >= 0 and not (raised > a.price[j] and raised < np.inf):  # nobody would give way for ever
-                a.waiting[waiting] = i
+            before = owner[j]
+            raised = price[j] + (best - second)
+            if before >= 0 and not (raised > price[j] and raised < np.inf):  # nobody would give way for ever
+                left_over[waiting] = i
                 waiting += 1
                 break
             if raised < np.inf:
-                a.price[j] = raised
-            a.match[i], a.owner[j] = j, i
+                price[j] = raised
+            match[i], owner[j] = j, i
             if before >= 0:
-                a.match[before] = -1
+                match[before] = -1
             i = before
     return waiting
 

@@ -2,7 +2,7 @@
 
 from pullback.kernels.tools import caching, semirings
 from pullback.kernels.tools.choices import draw, draw_log, first_best
-from pullback.kernels.tools.compilation import compiled, inner, kernel, summing
+from pullback.kernels.tools.compilation import compiled, inlined, inner, kernel, summing
 from pullback.kernels.tools.products import add_product, row_product
 from pullback.kernels.tools.random import uniform
 from pullback.kernels.tools.sorted_lists import lists_of, merge_of, merge_terms
@@ -19,6 +19,7 @@ __all__ = [
     "exponentials",
     "first_best",
     "fmax",
+    "inlined",
     "inner",
     "kernel",
     "lists_of",

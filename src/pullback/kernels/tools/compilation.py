@@ -1,8 +1,9 @@
-"""The decorators of kernels: `kernel`, `inner` and `summing`.
+"""The decorators of kernels: `kernel`, `inner`, `inlined` and `summing`.
 
 `kernel` marks what Python calls: it is compiled as a whole, with everything it calls, and kept on disk.  `inner` marks
-what only kernels call; `summing` is an inner function whose sums may be reordered, which is what SIMD needs.  None of
-them ever assumes that infinities or NaN are absent: a forbidden part is a score of −∞.
+what only kernels call; `inlined` is an inner function that becomes part of its caller even where it is long; `summing`
+is one whose sums may be reordered, which is what SIMD needs.  None of them ever assumes that infinities or NaN are
+absent: a forbidden part is a score of −∞.
 
 Numba by itself optimizes and translates every function once per level of calls, each time with all its callees linked
 in, and throws most of it away.  Here a function that a kernel calls is only linked: it is optimized inside each kernel
@@ -146,8 +147,8 @@ def _as_expected():
 LINKS = _as_expected() and os.environ.get("PULLBACK_PLAIN_NUMBA", "0") == "0"
 
 
-def _decorator(keep, fastmath):
-    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
+def _decorator(keep, fastmath, **more):
+    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath, **more}
 
     def decorate(function):
         if LINKS and not config.DISABLE_JIT:
@@ -162,6 +163,7 @@ def _decorator(keep, fastmath):
 
 kernel = _decorator(keep=True, fastmath={"contract"})
 inner = _decorator(keep=False, fastmath={"contract"})
+inlined = _decorator(keep=False, fastmath={"contract"}, forceinline=True)
 summing = _decorator(keep=False, fastmath={"reassoc", "contract", "nsz"})
 
 
