@@ -14,7 +14,7 @@ import numpy as np
 
 from pullback.kernels.chain.mixtures import attempt
 from pullback.kernels.flows import Graph, forbid_dead_ends, nearest_flow, new_workspace, project_on_face
-from pullback.kernels.tools import inner, kernel
+from pullback.kernels.tools import inlined, inner, kernel
 
 PATIENCE = 3.0, 0.3  # of the active set, and more of it for each tag: they make Newton's steps longer
 EXACT = 1e-12  # the gap at which the active set ends; with a larger one it might be on a neighboring face
@@ -63,7 +63,6 @@ def finish_as_flows(scores, lengths, left, point, lo, hi):
                 return b
             if nearest_flow(score, graph, w) < 0:
                 return -2 - b
-        point[b] = 0.0
         _write(w.reduced, lengths[b], point[b])
     return -1
 
@@ -81,12 +80,11 @@ def project_backward(lengths, point, gradient, product, lo, hi):
     for b in range(lo, hi):
         if lengths[b] < 0 or lengths[b] > n:
             return b
-        product[b] = 0.0
         if lengths[b] > 0:
             _read(point[b], lengths[b], 0.0, w.reduced)
             _read(gradient[b], lengths[b], 0.0, w.row)
             project_on_face(_until(longest, lengths[b], t), w)
-            _write(w.row, lengths[b], product[b])
+        _write(w.row, lengths[b], product[b])
     return -1
 
 
@@ -123,26 +121,31 @@ def _until(graph, n, t):
     return Graph(graph.first, graph.head, graph.edge, graph.share, 4 + (n - 1) * row_length(t))
 
 
-@inner
+@inlined
 def _read(parts, n, padding, flat):
     """Copies the parts in use into rows of edges; returns whether none is NaN or +∞ and whether some are −∞."""
     t = parts.shape[1]
-    valid, masked = True, False
+    width, valid, masked = row_length(t), True, False
     e = 0
     for i in range(n):
         for a in range(t if i > 0 else 1):
             for c in range(t):
-                flat[e + c] = parts[i, a, c]
-                valid &= flat[e + c] < np.inf
-                masked |= flat[e + c] == -np.inf
-            flat[e + t : e + row_length(t)] = padding
-            e += row_length(t)
+                score = np.float64(parts[i, a, c])
+                flat[e + c] = score
+                valid &= score < np.inf
+                masked |= score == -np.inf
+            for c in range(t, width):
+                flat[e + c] = padding
+            e += width
     return valid, masked
 
 
-@inner
+@inlined
 def _write(flat, n, parts):
+    """The reverse; parts that are not in use become 0."""
     t = parts.shape[1]
+    parts[:1] = 0.0
+    parts[n:] = 0.0
     e = 0
     for i in range(n):
         for a in range(t if i > 0 else 1):

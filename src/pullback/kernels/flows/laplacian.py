@@ -18,7 +18,7 @@ import numpy as np
 
 from pullback.kernels.flows.rows import add_multiples, eliminate_within, multiply
 from pullback.kernels.flows.runs import link
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import inlined, inner
 
 NONE = 1e-9  # pivots below are zero
 
@@ -67,7 +67,7 @@ def new_system(nodes, graph):
     return System(place, node, last, base, np.empty(size), np.empty(widest), np.empty(nodes), furthest)
 
 
-@inner
+@inlined
 def _lay_out(unknowns, system):
     """Finds the last columns of every group and a place for its rows; all is zero then."""
     place, node, last, base, rows, _, _, furthest = system
@@ -112,14 +112,14 @@ def assemble(graph, value, least, system):
     return unknowns
 
 
-@inner
+@inlined
 def _row(i, last, base):
     """Where column 0 of row i would be."""
     g = i // 4
     return base[g] + 4 * (i - 4 * g) * (last[g] - g + 1) - 4 * g
 
 
-@inner
+@inlined
 def _inverse(pivot):
     return 1.0 / pivot if pivot > NONE else 0.0
 
@@ -161,7 +161,7 @@ def solve(sink, unknowns, system, sink_x):
     return sink_x
 
 
-@inner
+@inlined
 def _pivot(rows, o, width, i, j):
     """The inverses of a group's pivots, and the factors that eliminate within it; x and border are done.
 

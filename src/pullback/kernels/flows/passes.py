@@ -6,7 +6,7 @@ An edge is active if its number r is above a limit, 0 unless it is given.
 import numpy as np
 
 from pullback.kernels.flows.runs import move, move_and_reach, move_and_spread, spread
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import inlined, inner
 
 
 @inner
@@ -65,13 +65,13 @@ def tally(graph, value, least, amount, imbalance, system):
     _join_last(sink, imbalance, system)
 
 
-@inner
+@inlined
 def _clear(imbalance, system):
     imbalance[:] = 0.0
     system.degree[:] = 0.0
 
 
-@inner
+@inlined
 def _note(u, leaving, count, end, last, imbalance, system):
     """Adds what leaves node u by one run; returns how far active edges lead by now."""
     imbalance[u] += leaving
@@ -79,7 +79,7 @@ def _note(u, leaving, count, end, last, imbalance, system):
     return max(last, end) if count > 0.0 else last
 
 
-@inner
+@inlined
 def _join_last(sink, imbalance, system):
     """The sink has the sums of all last nodes."""
     for v in range(sink + 1, len(imbalance)):
