@@ -24,6 +24,7 @@ costs O(count²), a vertex that leaves as much.  References: Wolfe (1976); Nicul
 import numpy as np
 
 from pullback.kernels.tools import inner, kernel, summing
+from pullback.kernels.tools.rows import multiply, subtract_multiples
 
 RUNNING, CONVERGED, STALLED = 0, 1, 2
 
@@ -66,7 +67,16 @@ def append(factor, count, value):
     """Row `count` of the factor, in place of the Gram row found there; False if the vertex depends on the others."""
     row = factor[count]
     square = row[count] + 1.0
-    for i in range(count):
+    flat, width, whole = factor.reshape(-1), factor.shape[1], count - count % 4
+    for first in range(0, whole, 4):
+        products = multiply(flat, first * width, width, first, count * width)
+        for j in range(4):
+            i = first + j
+            rest = row[i] + 1.0 - products[j]
+            for k in range(first, i):
+                rest -= factor[i, k] * row[k]
+            row[i] = rest / factor[i, i]
+    for i in range(whole, count):
         row[i] = (row[i] + 1.0 - _dot(factor[i], row, i)) / factor[i, i]
     row[count] = np.sqrt(max(square - _dot(row, row, count), 0.0))
     return _close(factor, count, value)
@@ -149,7 +159,7 @@ def drop(factor, weights, kept, count, leaving):
                 _rotate(factor[i], turns, leaving, first)
         for i in range(first, min(first + 4, count - 1)):
             _rotate(factor[i], turns, first, i)
-            radius = np.hypot(factor[i, i], factor[i, i + 1])
+            radius = np.sqrt(factor[i, i] ** 2 + factor[i, i + 1] ** 2)
             turns[i, 0], turns[i, 1] = factor[i, i] / radius, factor[i, i + 1] / radius
             factor[i, i] = radius
     _rotate(factor[-2], turns, leaving, count - 1)
@@ -213,12 +223,19 @@ def _copy(source, target, count):
 
 @inner
 def _solve_transposed(factor, x, count):
-    """x ← L⁻ᵀ x."""
-    for i in range(count - 1, -1, -1):
-        row = factor[i]
-        x[i] /= row[i]
+    """x ← L⁻ᵀ x; four rows at a time, each number in the order that row by row would give."""
+    whole = count - count % 4
+    for i in range(count - 1, whole - 1, -1):
+        x[i] /= factor[i, i]
         for k in range(i):
-            x[k] -= row[k] * x[i]
+            x[k] -= factor[i, k] * x[i]
+    flat, width = factor.reshape(-1), factor.shape[1]
+    for first in range(whole - 4, -1, -4):
+        for i in range(first + 3, first - 1, -1):
+            x[i] /= factor[i, i]
+            for k in range(first, i):
+                x[k] -= factor[i, k] * x[i]
+        subtract_multiples(flat, first * width, width, first, x)
 
 
 @summing

@@ -138,9 +138,11 @@ def mix(parts, slots, active, count, fresh):
                 used[many] = part
                 many += 1
     for t in range(count):
+        weight = active.weights[t]
         for i in range(slots):
-            if active.vertices[t, i] >= 0:
-                mixture[active.vertices[t, i]] += active.weights[t]
+            part = active.vertices[t, i]
+            if part >= 0:
+                mixture[part] += weight
     k = 0
     for j in range(many):
         part = used[j]

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.flows.rows import add_multiples, eliminate_within, multiply
 from pullback.kernels.flows.runs import link
 from pullback.kernels.tools import inlined, inner
+from pullback.kernels.tools.rows import add_multiples, eliminate_within, multiply
 
 NONE = 1e-9  # pivots below are zero
 

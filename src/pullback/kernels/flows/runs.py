@@ -4,7 +4,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from pullback.kernels.flows.fours import INTEGERS, NOTHING, NUMBERS, PAIR, X, loop_of
+from pullback.kernels.tools.fours import INTEGERS, NOTHING, NUMBERS, PAIR, X, loop_of
 
 
 @loop_of(NOTHING, "anxanna")

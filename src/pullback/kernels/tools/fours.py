@@ -1,7 +1,7 @@
 """What loops over four neighbors at a time are written with, where a compiler does not find them by itself.
 
 The runs of a graph (`runs`) and the rows of a matrix (`rows`) are padded to a multiple of four, their loops are short,
-and most of Newton's method is spent in them.  `length` is a multiple of four everywhere; arrays come with the place at
+and most of a search is spent in them.  `length` is a multiple of four everywhere; arrays come with the place at
 which a loop begins.
 """
 

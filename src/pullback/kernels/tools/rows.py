@@ -5,7 +5,7 @@ The rows are in one flat array, from `first` on, each `width` behind the one bef
 
 from llvmlite import ir
 
-from pullback.kernels.flows.fours import FOUR, LONG, NOTHING, loop_of
+from pullback.kernels.tools.fours import FOUR, LONG, NOTHING, loop_of
 
 
 def _rows_from(fours, first, width):
@@ -81,3 +81,16 @@ def multiply(fours, rows, first, width, length, x):
         for start, total in zip(starts, totals):
             fours.builder.store(fours.add_product(fours.builder.load(total), fours.load(rows, start, c), factor), total)
     return tuple(fours.sum(fours.builder.load(total)) for total in totals)
+
+
+@loop_of(NOTHING, "annna")
+def subtract_multiples(fours, rows, first, width, length, x):
+    """Subtracts multiples of four rows from the first numbers of x, the last row first; the factors follow there."""
+    builder, starts = fours.builder, _rows_from(fours, first, width)
+    places = [builder.add(length, ir.Constant(LONG, j)) for j in range(4)]
+    factors = [fours.spread(builder.fneg(builder.load(builder.gep(x, [place])))) for place in places]
+    with fours.loop(length) as (column, _):
+        total = fours.load(x, column)
+        for start, factor in zip(reversed(starts), reversed(factors)):
+            total = fours.add_product(total, fours.load(rows, start, column), factor)
+        fours.store(total, x, column)
