@@ -247,6 +247,10 @@ def test_the_next_directory_is_taken_where_one_cannot_be_written(nowhere, tmp_pa
     assert not caplog.records
 
 
+def test_a_directory_that_was_chosen_is_the_only_one(directory, sources):
+    assert list(caching._folders()) == [directory]
+
+
 def test_temporary_files_are_the_last_resort_and_only_our_own_are_trusted(nowhere, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     run(kernel(norms))

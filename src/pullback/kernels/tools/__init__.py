@@ -1,6 +1,6 @@
 """What every kernel is made with: decorators, vectorized functions, products, semirings, choices, sorted lists."""
 
-from pullback.kernels.tools import caching, semirings
+from pullback.kernels.tools import caching, fours, rows, semirings
 from pullback.kernels.tools.choices import draw, draw_log, first_best
 from pullback.kernels.tools.compilation import compiled, inlined, inner, kernel, summing
 from pullback.kernels.tools.products import add_product, row_product
@@ -19,6 +19,7 @@ __all__ = [
     "exponentials",
     "first_best",
     "fmax",
+    "fours",
     "inlined",
     "inner",
     "kernel",
@@ -28,6 +29,7 @@ __all__ = [
     "merge_of",
     "merge_terms",
     "row_product",
+    "rows",
     "semirings",
     "summing",
     "uniform",

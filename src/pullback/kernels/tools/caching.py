@@ -7,7 +7,7 @@ share a directory.
 
 Files are read from any of the directories below and written to the first that allows it:
 
-    NUMBA_CACHE_DIR, if it is set
+    NUMBA_CACHE_DIR, if it is set; where that can be written to, it is the only one
     beside the sources, as Python does with its own compiled files
     the user's directory for caches (XDG_CACHE_HOME, or what the system calls it)
     a directory of this user's among the temporary files
@@ -128,12 +128,21 @@ def _folders():
     chosen = os.environ.get("NUMBA_CACHE_DIR") or config.CACHE_DIR  # Numba may not have looked yet
     if chosen:
         yield Path(chosen)
+        if _can_be_written(Path(chosen)):
+            return
     yield SOURCES / "__pycache__"
     with contextlib.suppress(RuntimeError):  # there is no home
         yield _users_caches() / "pullback"
     private = _private_folder()
     if private is not None and _is_private(private):
         yield private
+
+
+def _can_be_written(folder):
+    """Whether files can be put into `folder`, which may have to be made."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
 def _users_caches():
