@@ -121,9 +121,12 @@ class Categorical(Simplex, KBest, Enumerable):
     ) -> Tensor:
         sample_shape = check_sample_shape("Categorical", sample_shape)
         scores = self.restrict(scores).detach()
-        # The argmax of scores under Gumbel noise is a sample; a score of −∞ stays −∞.
-        noisy = scores.double() - (-uniforms((*sample_shape, *scores.shape), generator, scores.device).log()).log()
-        return self.argmax(noisy).to(scores.dtype)
+        reached = self.marginals(scores.double()).cumsum(-1)
+        total = reached[..., -1:]
+        drawn = uniforms((*sample_shape, *scores.shape[:-1], 1), generator, scores.device) * total
+        drawn = drawn.minimum(total.nextafter(torch.zeros_like(total)))  # a product may be rounded up
+        is_reached = (drawn < reached).to(scores.dtype)  # 0, …, 0, 1, …, 1
+        return is_reached.diff(prepend=torch.zeros_like(is_reached[..., :1]))
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         return torch.eye(event[-1])
