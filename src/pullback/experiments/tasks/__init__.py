@@ -37,13 +37,13 @@ SETUPS: dict[str, Run[Any]] = {
         evaluate_every=100,
     ),
     # More clusters take a slower encoder and more noise, which falls: else two of them share a rule before each has
-    # found its own, or the decoder never sees them without noise.
+    # found its own, or the decoder never sees them without noise.  It then has as many steps again to learn the rules.
     "clusters-10": Run(
         Clusters(clusters=10),
         optimizer=Optimizer("adam", learning_rate=0.1, encoder_learning_rate=3e-4, batch_size=1000),
         noise=2.0,
-        noise_until=0.7,
-        steps=5000,
+        noise_until=0.5,
+        steps=8000,
         evaluate_every=500,
     ),
     # As published: full batches, one learning rate, no noise.  Its grid: learning_rate=1e-4,1e-3,2e-3 and
