@@ -74,3 +74,17 @@ def test_the_largest_entropy_of_given_means_has_no_derivative_at_certain_bits():
     point = torch.tensor([0.0, 1.0, 0.25], dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(pb.Binary().maximum_entropy(point), point)
     assert_close(gradient, torch.tensor([0.0, 0.0, math.log(3)], dtype=torch.float64))
+
+
+def test_samples_in_half_precision_have_the_exact_probabilities():
+    scores = torch.full((100_000,), 6.5, dtype=torch.bfloat16)  # whose sigmoid is rounded to 1
+    zeros = int((pb.Binary().sample(scores, generator=torch.Generator().manual_seed(0)) == 0).sum())
+    assert 100 < zeros < 200  # 150 are expected
+
+
+@pytest.mark.parametrize("structure", [pb.Binary(), pb.Categorical()], ids=repr)
+def test_half_precision_is_computed_in_single(structure):
+    scores = torch.randn(50, 40, generator=torch.Generator().manual_seed(0)).bfloat16()
+    for name in ("log_partition", "entropy"):
+        operation = getattr(structure, name)
+        assert_close(operation(scores), operation(scores.float()).bfloat16(), atol=0, rtol=0)

@@ -57,8 +57,10 @@ def test_a_choice_without_candidates_names_the_example():
 def test_counts_that_no_subset_has():
     with pytest.raises(ValueError, match="the count is 4; expected at most the number of items, 3"):
         pb.Subset(4).argmax(torch.zeros(2, 3))
-    with pytest.raises(ValueError, match="expected 0 ≤ low ≤ high"):
+    with pytest.raises(ValueError, match="low is 3 and k is 2; expected 0 ≤ low ≤ k"):
         pb.Subset.between(3, 2)
+    with pytest.raises(ValueError, match="k is -1; expected"):
+        pb.Subset(-1)
     with pytest.raises(
         ValueError, match=r"example \[1\] has 1 item\(s\) to choose from .*expected at least 2.*at_most"
     ):

@@ -79,9 +79,10 @@ def test_an_example_without_a_matching_is_named():
 def test_sums_over_matchings_do_not_exist_and_say_what_does():
     structure, scores = pb.Matching(), random(2, 3, 3)
     assert not structure.offers(pb.LogLinear)
-    for operation in (structure.log_partition, structure.marginals):
-        with pytest.raises(pb.MissingCapability, match=r"#P-hard.*`sparsemap`.*`Sinkhorn\(\)`"):
-            operation(scores)
+    for operation in ("log_partition", "marginals", "entropy", "log_prob", "sample"):
+        with pytest.raises(pb.MissingCapability, match=rf"Matching has no {operation}: .*#P-hard.*`Sinkhorn\(\)`"):
+            getattr(structure, operation)(scores)
+        assert not hasattr(structure, operation)
     for holder in (structure, pb.Independent(structure)):
         with pytest.raises(pb.MissingCapability, match=r"Entropy needs a partition function.*`Sinkhorn\(\)`"):
             pb.Entropy().predict(holder, scores)

@@ -27,7 +27,7 @@ every_structure = pytest.mark.parametrize("case", COMPILED, ids=repr)
 def operations(case):
     """Inherited marginals are derivatives of the log-partition, which compilers and transforms do not take."""
     sums = ["log_partition", "marginals", "entropy"] if case in WHOLE else ["log_partition"]
-    return ["argmax", "sparsemap"] + sums * (case in LOG_LINEAR)
+    return ["argmax", "sparsemap", "project"] + sums * (case in LOG_LINEAR)
 
 
 @every_structure

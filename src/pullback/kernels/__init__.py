@@ -2,7 +2,7 @@
 
 A kernel takes contiguous arrays and the range of instances to work on, and writes into arrays its caller has sized.  It
 returns the first instance it could not solve, −2 − b where the search of instance b did not converge, or −1.  It never
-needs to know what a tensor, a batch shape or a gradient is.
+needs to know what a tensor, a batch shape or autograd is.
 
 A folder loads when one of its kernels is called for the first time, so that importing the library does not import
 Numba: `kernels.subset.argmax` is a `LazyKernel` before, and the compiled function after.

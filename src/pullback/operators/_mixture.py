@@ -21,7 +21,7 @@ Array = NDArray[Any]
 Spread = Callable[[float, Array, Array], None]
 """spread(share, the parts of a vertex, product): adds `share` to the product at all that a vertex has scores from."""
 
-GAP_OF_POINT = 1e-10  # leaves a point right to about 1e-11
+GAP_OF_POINT = 1e-10  # where it is reached, points were right to 1e-11: the last vertex brings the exact one
 GAP_OF_DERIVATIVE = 1e-12  # a derivative needs the vertices that the last rounds bring
 MAX_ITERATIONS = 10_000
 

@@ -34,11 +34,16 @@ class Found(NamedTuple):
     converged: Tensor
 
 
-def check_start(start: Tensor, batch_shape: torch.Size, event: torch.Size) -> None:
+def check_start(structure: str, start: Tensor, batch_shape: torch.Size, event: torch.Size) -> None:
     """Vertices to begin with: some number of them for every example."""
+    if not isinstance(start, Tensor):
+        raise TypeError(f"{structure}: start is a {type(start).__name__}; expected vertices in a tensor.")
     shape = (*batch_shape, *start.shape[len(batch_shape) : len(batch_shape) + 1], *event)
     if tuple(start.shape) != shape:
-        raise ValueError(f"start has shape {tuple(start.shape)}; expected (*batch, k, *event) = {shape}.")
+        expected = ", ".join(map(str, (*batch_shape, "k", *event)))
+        raise ValueError(
+            f"{structure}: start has shape {tuple(start.shape)}; expected ({expected}), k vertices of each example."
+        )
 
 
 class Search:
@@ -96,7 +101,7 @@ class Search:
 
     def begin(self, start: Tensor) -> None:
         """The projection onto the hull of the given vertices."""
-        check_start(start, self.batch_shape, self.event)
+        check_start("search", start, self.batch_shape, self.event)
         pool = start.detach().to("cpu", torch.float64).reshape(self.batch, -1, self.parts).numpy().astype(self.dtype)
         self.measure(np.abs(pool).max(1, initial=0.0))
         pool[~pool.any(-1)] = np.nan  # padding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TypeVar, final
+from typing import NoReturn, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from pullback.structures._results import Enumeration, TopK, TransportPlan
 from pullback.structures._structure import Structure
 
 
-class MissingCapability(TypeError):
+class MissingCapability(TypeError, AttributeError):
     """A structure was asked for something it cannot give, such as a partition function."""
 
 
@@ -192,6 +192,16 @@ class Transport(Structure):
         `start` holds prices of rows (*batch, n) and of columns (*batch, m) to begin with, those of scores nearby.
         """
 
+
+def _explain(structure: Structure, name: str) -> NoReturn:
+    """What is said of an attribute that `structure` does not have: if others have it, why this one does not."""
+    for capability in (LogLinear, Enumerable, KBest, Simplex, Transport):
+        if name in vars(capability) and not name.startswith("_"):
+            raise MissingCapability(f"{type(structure).__name__} has no {name}: {structure.why_not(capability)}")
+    raise AttributeError(f"{type(structure).__name__} has no attribute {name!r}.", name=name, obj=structure)
+
+
+Structure.__getattr__ = _explain  # type: ignore[attr-defined]  # not in the class: type checkers would allow any name
 
 Capability = TypeVar("Capability", bound=Structure)
 

@@ -27,7 +27,7 @@ class Structure(ABC):
     shaped like them, with a one at each part it uses, or with other numbers if not `is_zero_one`.  A structure is
     immutable; what is particular to a batch (lengths, masks, budgets) are its fields.  A new one needs `argmax` alone:
     SparseMAP and every estimator that asks for no more follow from it, and a faster operation may replace one that is
-    written here.  What else a structure can do is told by its base classes: `LogLinear`, `Enumerable`, `KBest`.
+    written here.  What else it can do, `LogLinear` or `KBest` for instance, `offers` tells.
     """
 
     offer: ClassVar[str] = "an argmax"
@@ -55,7 +55,7 @@ class Structure(ABC):
     """Which parts are allowed, where not all are."""
 
     tolerance: float | None = None
-    """The largest gap ⟨s − μ, argmax(s − μ) − μ⟩ that SparseMAP may stop at; as small as rounding allows, if None.
+    """The largest gap ⟨s − μ, argmax(s − μ) − μ⟩ that SparseMAP may stop at; if None, 1e-9 or less.
 
     It bounds ‖μ − sparsemap(s)‖², and `Solution.gap` is what was reached.  With a tolerance, the derivative is that on
     the span of the vertices found, as the face of the solution is not known yet.  A structure whose SparseMAP does not
@@ -127,7 +127,8 @@ class Structure(ABC):
     has_own_scores: bool = False
     """Whether the structure scores vertices by itself, beyond the scores of their parts.
 
-    One that does says what `own_score`, `project` and `sparsemap` are, and `entropy` if it is `LogLinear`.
+    One that does says what `own_score`, `project`, `sparsemap`, `support` and `solve` are, and `entropy` if it is
+    `LogLinear`.
     """
 
     def own_score(self, point: Tensor) -> Tensor:
@@ -295,7 +296,7 @@ class Structure(ABC):
         if self.has_own_scores:
             raise TypeError(
                 f"{type(self).__name__}: the inherited search knows the scores of parts alone; a structure that has "
-                "scores of its own needs a `sparsemap` of its own."
+                "scores of its own needs a `sparsemap`, a `support` and a `solve` of its own."
             )
         return active_set.search(
             self.argmax,
@@ -317,7 +318,7 @@ class Structure(ABC):
     def _known_vertices(self, start: Tensor, scores: Tensor) -> Tensor:
         """`start` with zeros in rows that are not vertices."""
         batch, event = self._split(scores.shape)
-        check_start(start, batch, event)
+        check_start(type(self).__name__, start, batch, event)
         is_vertex = self.contains(start.movedim(len(batch), 0)).movedim(0, len(batch))
         return start.masked_fill(~self.widen(is_vertex), 0)
 
@@ -331,10 +332,17 @@ def without_mean(numbers: Tensor, usable: Tensor | None, dims: tuple[int, ...]) 
     return (numbers - numbers.sum(dims, keepdim=True) / count).masked_fill(~usable, 0)
 
 
-def directly(structure: Structure, scores: Tensor) -> Solution:
+def in_single(scores: Tensor) -> Tensor:
+    """`scores`, those of half precision in float32."""
+    return scores.float() if scores.dtype in _HALF else scores
+
+
+def solution_of_support(structure: Structure, scores: Tensor, start: Tensor | None) -> Solution:
     """The solution of a structure whose `support` needs no search, and so no start."""
     with torch.no_grad():
         scores = structure.restrict(scores)
+        if start is not None:
+            check_start(type(structure).__name__, start, *structure._split(scores.shape))
         mixture = structure.support(scores)
         point = mixture.mean()
         rest = scores.masked_fill(scores == -torch.inf, 0).double() - point

@@ -115,7 +115,3 @@ class Alignment(Compiled):
         graph, end = paths.alignment_graph(event, length, _KINDS[self.kind])
         listed = list_paths("Alignment", graph, end, torch.Size(event).numel()) if end >= 0 else graph.new_zeros(0)
         return listed.reshape(-1, *event).to(torch.get_default_dtype())
-
-    def vertices(self, event: Sequence[int]) -> Tensor:
-        listed = super().vertices(event)
-        return listed.unique(dim=0) if self.kind == "local" else listed  # one of few cells is also one of more

@@ -13,7 +13,7 @@ from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
 from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import directly
+from pullback.structures._structure import in_single, solution_of_support
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +43,12 @@ class Binary(LogLinear, Enumerable):
         return mix_subsets(self.sparsemap(scores))
 
     def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
-        return directly(self, scores)
+        return solution_of_support(self, scores, start)
 
     def log_partition(self, scores: Tensor) -> Tensor:
         """Σ log(1 + eˢ)."""
-        return -logsigmoid(-self.restrict(scores)).sum(-1)
+        scores = self.restrict(scores)
+        return -logsigmoid(-in_single(scores)).sum(-1).to(scores.dtype)
 
     def marginals(self, scores: Tensor) -> Tensor:
         """σ(s)."""
@@ -55,14 +56,15 @@ class Binary(LogLinear, Enumerable):
 
     def entropy(self, scores: Tensor) -> Tensor:
         """Bit by bit, log(1 + e^−|s|) + |s| σ(−|s|)."""
-        size = self.restrict(scores).abs()
+        scores = self.restrict(scores)
+        size = in_single(scores).abs()
         forbidden = size == torch.inf
         size = size.masked_fill(forbidden, 0)
         bits = softplus(-size) + size * (-size).sigmoid()
-        return bits.masked_fill(forbidden, 0).sum(-1)
+        return bits.masked_fill(forbidden, 0).sum(-1).to(scores.dtype)
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
-        """−Σ μ log μ + (1 − μ) log(1 − μ): the bits of largest entropy are independent.
+        """−Σ [μ log μ + (1 − μ) log(1 − μ)]: the bits of largest entropy are independent.
 
         Its derivative grows without bound towards 0 and 1; at exactly 0 and 1 it is taken to be 0.
         """
@@ -79,8 +81,9 @@ class Binary(LogLinear, Enumerable):
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
         sample_shape = check_sample_shape("Binary", sample_shape)
-        p = self.marginals(scores).detach()
-        return (uniforms((*sample_shape, *p.shape), generator, p.device) < p).to(p.dtype)
+        scores = self.restrict(scores).detach()
+        drawn = uniforms((*sample_shape, *scores.shape), generator, scores.device)
+        return (drawn < scores.double().sigmoid()).to(scores.dtype)
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         return list_subsets("Binary", event[-1], range(event[-1] + 1))

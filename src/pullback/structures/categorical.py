@@ -13,7 +13,7 @@ from pullback.structures._checks import broadcasts, check_sample_shape
 from pullback.structures._items import are_subsets
 from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import directly
+from pullback.structures._structure import in_single, solution_of_support
 
 _REFUSED = (
     "Categorical: the scores of example {example} contain NaN or +inf, or none is above -inf; "
@@ -76,7 +76,7 @@ class Categorical(Simplex, KBest, Enumerable):
         return Mixture(vertices * (best.values > 0).unsqueeze(-1), point.gather(-1, best.indices), size)
 
     def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
-        return directly(self, scores)
+        return solution_of_support(self, scores, start)
 
     def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         scores = self.restrict(scores)
@@ -89,9 +89,10 @@ class Categorical(Simplex, KBest, Enumerable):
 
     def log_partition(self, scores: Tensor) -> Tensor:
         """log Σ eˢ."""
-        value = self.restrict(scores).logsumexp(-1)
+        scores = self.restrict(scores)
+        value = in_single(scores).logsumexp(-1)
         check(value.detach().isfinite(), _REFUSED)
-        return value
+        return value.to(scores.dtype)
 
     def marginals(self, scores: Tensor) -> Tensor:
         """Softmax."""
@@ -102,8 +103,8 @@ class Categorical(Simplex, KBest, Enumerable):
     def entropy(self, scores: Tensor) -> Tensor:
         """−Σ p log p."""
         scores = self.restrict(scores)
-        log_p = scores.log_softmax(-1).masked_fill(scores == -torch.inf, 0)
-        return -(self.marginals(scores) * log_p).sum(-1)
+        log_p = in_single(scores).log_softmax(-1).masked_fill(scores == -torch.inf, 0)
+        return -(self.marginals(in_single(scores)) * log_p).sum(-1).to(scores.dtype)
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """−Σ p log p: a point of the simplex is the mean of one distribution only.

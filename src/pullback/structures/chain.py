@@ -27,7 +27,8 @@ class Chain(Compiled):
     tolerance: the largest gap that `solve` and `support` may stop at, see `Structure.tolerance`; None is exact.
 
     There are tⁿ sequences.  Argmax (Viterbi), log-partition and marginals (forward–backward) take O(n t²).  SparseMAP
-    is a projection onto the flows through the lattice of tags, by Newton's method on its dual.
+    is found by the active-set method, and where many sequences would mix, as a flow through the lattice of tags, by
+    Newton's method on its dual.
     """
 
     lengths: Tensor | None = None

@@ -158,12 +158,18 @@ class DependencyTree(Compiled):
 
         Of labelled trees, `heads_and_labels`.
         """
-        return chosen_index(arcs[..., :, 1:], -2)
+        if arcs.dim() < 2 or arcs.shape[-1] != arcs.shape[-2]:
+            raise ValueError(
+                f"DependencyTree.heads: arcs have shape {tuple(arcs.shape)}; expected (..., n + 1, n + 1).  "
+                "Of labelled trees, `heads_and_labels`."
+            )
+        return chosen_index(arcs[..., 1:], -2)
 
     @staticmethod
     def heads_and_labels(arcs: Tensor) -> tuple[Tensor, Tensor]:
         """Heads and labels, (..., n) each, of labelled trees (..., n + 1, n + 1, t): −1 for no head and no label."""
-        return DependencyTree.heads((arcs != 0).any(-1)), DependencyTree.heads((arcs != 0).any(-3).mT)
+        used = arcs[..., 1:, :] != 0
+        return chosen_index(used.any(-1), -2), chosen_index(used.any(-3))
 
     @staticmethod
     def arcs(heads: Tensor, labels: Tensor | None = None, t: int | None = None) -> Tensor:
@@ -171,7 +177,8 @@ class DependencyTree(Compiled):
 
         With labels (..., n) out of t, labelled trees: (..., n + 1, n + 1, t).
         """
-        words = one_hot("DependencyTree.arcs", "heads", heads, heads.shape[-1] + 1).mT
+        count = heads.shape[-1] + 1 if isinstance(heads, Tensor) else 1
+        words = one_hot("DependencyTree.arcs", "heads", heads, count).mT
         arcs = torch.nn.functional.pad(words, (1, 0))
         if labels is None:
             return arcs

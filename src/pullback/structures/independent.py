@@ -144,7 +144,7 @@ class Independent(Simplex, Transport, KBest, Enumerable):
         scores = self._checked(scores)
         batch, event = self._split(scores.shape)
         if start is not None:
-            check_start(start, batch, event)
+            check_start("Independent", start, batch, event)
             start = start.movedim(len(batch), len(batch) + self.dims)
         found = self.structure.solve(scores, start)
         mixture = self._combined(found.mixture, len(batch), event)

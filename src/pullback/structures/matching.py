@@ -4,14 +4,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from pullback.operators import matching
 from pullback.operators._family import Choices
-from pullback.structures._capabilities import LogLinear, MissingCapability, Transport
+from pullback.structures._capabilities import LogLinear, Transport
 from pullback.structures._checks import check_tolerance
 from pullback.structures._compiled import Slotted
 from pullback.structures._limits import check_count
@@ -20,7 +19,7 @@ from pullback.structures._results import TransportPlan
 from pullback.structures._structure import Structure, without_mean
 
 _NO_SUMS = (
-    "a sum over all matchings is a permanent, which nobody knows how to compute (#P-hard).  `sparsemap` gives a "
+    "a sum over all matchings is a permanent, which takes exponential time (it is #P-hard).  `sparsemap` gives a "
     "differentiable point, `Sinkhorn()` regularizes by the entropy of the pairs instead of that of the matchings, and "
     "`perturbed` and `imle` average over noise on the scores."
 )
@@ -82,14 +81,6 @@ class Matching(Slotted, Transport):
             begin = [given.detach().double() for given in start]
         point, *how = matching.transport(scores, lengths, self.optional, *begin, tolerance, max_iterations)
         return TransportPlan(point, *(tensor.detach() for tensor in how))
-
-    def log_partition(self, scores: Tensor) -> NoReturn:
-        """Does not exist; raises `MissingCapability`, which says what to use instead."""
-        raise MissingCapability(f"Matching has no log_partition: {_NO_SUMS}")
-
-    def marginals(self, scores: Tensor) -> NoReturn:
-        """Do not exist; raises `MissingCapability`, which says what to use instead."""
-        raise MissingCapability(f"Matching has no marginals: {_NO_SUMS}")
 
     def why_not(self, capability: type[Structure]) -> str:
         return _NO_SUMS if capability is LogLinear else super().why_not(capability)

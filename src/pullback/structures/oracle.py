@@ -1,7 +1,7 @@
 """A structure known by its argmax alone."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from pullback.structures._checks import check_tolerance
 from pullback.structures._structure import Structure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Oracle(Structure):
     """Whatever `best(scores)` chooses among: the caller brings the argmax, as a Python function, and nothing else.
 
@@ -35,6 +35,7 @@ class Oracle(Structure):
 
     best: Callable[[Any], Any]
     event_dims: int = 1
+    _: KW_ONLY
     batched: bool = True
     numpy: bool = False
     tolerance: float | None = None
@@ -62,8 +63,8 @@ class Oracle(Structure):
 
     def restrict(self, scores: Tensor) -> Tensor:
         scores = super().restrict(scores)
-        numbers = ~scores.isnan().flatten(-self.event_dims).any(-1)
-        check(numbers, "Oracle: the scores of example {example} contain NaN; expected numbers or -inf.")
+        numbers = (scores < torch.inf).flatten(-self.event_dims).all(-1)
+        check(numbers, "Oracle: the scores of example {example} contain NaN or +inf; expected numbers or -inf.")
         return scores
 
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
@@ -81,7 +82,7 @@ class Oracle(Structure):
 
     def _known_vertices(self, start: Tensor, scores: Tensor) -> Tensor:
         """All of them: asking about each would cost as much as the search, which notices where one is no vertex."""
-        check_start(start, *self._split(scores.shape))
+        check_start("Oracle", start, *self._split(scores.shape))
         if not bool(((start == 0) | (start == 1)).all()):
             raise ValueError("Oracle: start holds numbers other than 0 and 1; expected vertices.")
         return start

@@ -178,7 +178,7 @@ class Product(LogLinear, KBest, Enumerable):
         """Block by block, each started from its part of the given vertices; the gap is the sum of theirs."""
         scores = self._checked(scores)
         if start is not None:
-            check_start(start, *self._split(scores.shape))
+            check_start("Product", start, *self._split(scores.shape))
         starts = [None] * len(self.structures) if start is None else self.unpack(start)
         found = [
             structure.solve(block, given)

@@ -27,7 +27,7 @@ class Segmentation(Compiled):
     mask: (..., n, w, t), true for segments that are allowed.
     transitions: (t, t) or (..., t, t); transitions[a, b] is added to the score where a segment labeled b follows one
     labeled a, and −∞ forbids it.  Gradients reach it through `log_partition`, `marginals`, `entropy`, `log_prob`,
-    `sparsemap` and `support`.  None if not given.
+    `sparsemap` and `support`.  Without it, labels follow each other freely.
     tolerance: the largest gap that `solve` and `support`, with transitions SparseMAP too, may stop at, see
     `Structure.tolerance`; None is exact.
 
@@ -110,7 +110,9 @@ class Segmentation(Compiled):
         if self.transitions is None:
             return super().project(point)
         forbidden = self.transitions.detach() == -torch.inf
-        allowing = torch.zeros_like(self.transitions).masked_fill(forbidden, -torch.inf) if forbidden.any() else None
+        if not torch.compiler.is_compiling() and not forbidden.any():
+            return replace(self, transitions=None).sparsemap(point)  # sooner
+        allowing = torch.zeros_like(self.transitions).masked_fill(forbidden, -torch.inf)
         return replace(self, transitions=allowing).sparsemap(point)
 
     def contains(self, vertices: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
 from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import directly, without_mean
+from pullback.structures._structure import solution_of_support, without_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +61,14 @@ class Subset(LogLinear, Enumerable):
         low, high = self._least(), self.k
         if isinstance(low, int) and isinstance(high, int):
             if not 0 <= low <= high:
-                raise ValueError(f"Subset: the counts are {low} and {high}; expected 0 ≤ low ≤ high.")
+                given = f"k is {high}" if self.low is None else f"low is {low} and k is {high}"
+                raise ValueError(f"Subset: {given}; expected 0 ≤ low ≤ k.")
         else:
             shapes = [tuple(torch.as_tensor(count).shape) for count in (low, high)]
             if any(1 != a != b != 1 for a, b in zip(*map(reversed, shapes))):
                 raise ValueError(f"Subset: low has shape {shapes[0]} and k {shapes[1]}; expected those of one batch.")
             ordered = torch.as_tensor(low >= 0) & torch.as_tensor(low <= high)
-            check(ordered, "Subset: the counts of example {example} are not in order; expected 0 ≤ low ≤ high.")
+            check(ordered, "Subset: the counts of example {example} are not in order; expected 0 ≤ low ≤ k.")
 
     @property
     def high(self) -> int | Tensor:
@@ -92,7 +93,7 @@ class Subset(LogLinear, Enumerable):
         return Mixture(found.vertices.to(scores.dtype), found.probabilities.to(scores.dtype), found.size)
 
     def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
-        return directly(self, scores)
+        return solution_of_support(self, scores, start)
 
     def log_partition(self, scores: Tensor) -> Tensor:
         return subsets.partition(*self._with_counts(scores))[0]
