@@ -29,7 +29,7 @@ docs: .venv/.installed-docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove what the other targets leave behind, except .venv
-	rm -rf build dist site runs benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site runs/demo benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 # .installed-a+b: the extras a and b.  Torch goes first, by its pin: left to the resolver it may come as a newer

@@ -3,7 +3,7 @@
 set -euo pipefail
 runs=${1:?results/publish.sh RUNS: which folder has the runs?}
 here=$(cd "$(dirname "$0")" && pwd)
-(cd "$runs" && find . -name done -printf '%h\n' | sort) > "$runs/finished.txt"
+(cd "$runs" && find . \( -name done -o -name failed \) -printf '%h\n' | sort) > "$runs/finished.txt"
 tar --owner=0 --group=0 --mtime=@0 --exclude=checkpoint.pt --exclude=lock -cJf "$here/runs.tar.xz" -C "$runs" -T "$runs/finished.txt"
 pullback report "$here/runs.tar.xz" --to "$here/report.html"
 pullback report "$here/runs.tar.xz" --to "$here/tables.md"

@@ -68,7 +68,7 @@ def fails(capsys, *arguments):
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, answer, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert answer in fails(capsys, *arguments.split())
-    assert not list(tmp_path.rglob("records.jsonl"))
+    assert not list(tmp_path.rglob("run.json"))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
@@ -110,8 +110,8 @@ def test_a_run_is_trained_recorded_and_found_again(capsys, tmp_path):
 def test_the_command_of_a_run_is_that_run():
     run = clusters("ste", noise=0.5).with_option("step_size", 0.1)
     words = shlex.split(run.command("clusters", SETUPS["clusters"]))
-    command, name = arguments.parse_of_task(arguments.RunCommand, "run", words[2:])
-    assert name == "clusters" and command.set == ("step_size=0.1",)
+    command = arguments.parse_of_task(arguments.RunCommand, "run", words[2:])
+    assert words[2] == "clusters" and command.set == ("step_size=0.1",)
     assert command.run.with_option("step_size", 0.1) == run
 
 
@@ -125,7 +125,7 @@ COMMANDS = [
 def test_a_command_of_the_docs_can_be_given(line):
     _, command, *words = shlex.split(line)
     kind = {"run": arguments.RunCommand, "sweep": arguments.SweepCommand, "compare": arguments.CompareCommand}[command]
-    given, _ = arguments.parse_of_task(kind, command, words)
+    given = arguments.parse_of_task(kind, command, words)
     if command == "run":
         assert cells(given.run, [given.run.estimator], 1, given.set)
     else:
@@ -141,7 +141,7 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(capsys, tmp_path, monkeypatch
     with pytest.raises(SystemExit) as ended:
         main(["run", "clusters", *QUICK, "--out", str(tmp_path)])
     assert ended.value.code == 130
-    assert "the same command goes on from here" in capsys.readouterr().err
+    assert "same command goes on from the last checkpoint" in capsys.readouterr().err
 
 
 def test_a_sweep_skips_what_is_done_and_prints_a_table(capsys, tmp_path):

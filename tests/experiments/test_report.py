@@ -12,6 +12,7 @@ from pullback.experiments.records import Result, read_records
 from pullback.experiments.report import chart, figures, markdown, page
 from pullback.experiments.report.summary import sections
 from pullback.experiments.task import Picture
+from pullback.experiments.tasks import SETUPS
 from pullback.experiments.tasks.parsing import Parsing
 from pullback.experiments.training import train
 from small_runs import SMALL, clusters
@@ -102,6 +103,33 @@ def test_a_row_of_which_a_seed_has_failed_is_not_best_and_says_so():
     (section,) = sections([several("ste", [0.9, 0.99])[0], lost, *several("spigot", [0.5, 0.4])])
     assert row_of(section, "ste").seeds == "1 of 2" and row_of(section, "spigot").seeds == "2"
     assert section.best("accuracy").label == "spigot"
+
+
+def test_a_row_with_fewer_seeds_than_others_is_not_best():
+    (section,) = sections([*several("ste", [0.9, 0.8, 0.7]), *several("spigot", [0.99])])
+    assert section.best("accuracy").label == "ste" and not section.cell(row_of(section, "spigot"), "accuracy").is_best
+    assert section.conclusion.startswith("ste is best")
+
+
+def test_the_conclusion_says_why_nothing_is_best():
+    (section,) = sections(several("gold", [0.9]))
+    assert section.conclusion == "Only yardsticks have finished."
+    lost = dataclasses.replace(several("ste", [0.9, 0.9])[1], is_done=False, failure="no longer finite")
+    (section,) = sections([several("ste", [0.9])[0], lost])
+    assert section.conclusion == "With every estimator, training failed for some seed."
+    (section,) = sections([dataclasses.replace(lost, failure=None)])
+    assert section.conclusion == "No estimator has finished yet."
+
+
+def test_setups_of_one_task_have_tables_of_their_own():
+    ours, published = (dataclasses.replace(SETUPS[name], seed=1) for name in ("clusters", "clusters-published"))
+    found = sections([result(ours, [0.9]), result(published, [0.8])])
+    assert [section.title for section in found] == ["clusters", "clusters-published"]
+
+
+def test_the_page_names_the_versions_that_trained_the_runs():
+    old = dataclasses.replace(several("ste", [0.9])[0], version="0.0.1")
+    assert "with pullback 0.0.1 and 0.1.0." in page.html([old, *several("spigot", [0.5])], [])
 
 
 def test_a_measure_that_only_describes_has_no_winner():

@@ -60,9 +60,33 @@ def test_a_mistake_is_found_before_anything_is_trained(change, message):
     assert message in str(found.value)
 
 
-def test_only_methods_that_decode_from_one_point_take_noise():
+@pytest.mark.parametrize(
+    ("setup", "setting", "value"),
+    [
+        ("clusters", "decay", "linear"),
+        ("clusters", "algorithm", "rmsprop"),
+        ("tagging", "transitions", "some"),
+        ("vae", "latent", "choice"),
+        ("digits", "latent", "match"),
+        ("rationales", "choice", "span"),
+    ],
+)
+def test_a_word_that_is_none_of_the_choices_is_refused(setup, setting, value):
+    with pytest.raises(Mistake, match=f"{setting} is '{value}'; expected one of "):
+        SETUPS[setup].with_setting(setting, value)
+
+
+def test_only_methods_that_pull_labels_back_take_noise():
     assert clusters("ste", noise=1.0).noise == 1
-    assert clusters("minimum_risk", noise=1.0).noise == clusters("gold", noise=1.0).noise == 0
+    for name in ("minimum_risk", "gold", "structured_attention", "ste_marginals"):  # the last two have other names then
+        assert clusters(name, noise=1.0).noise == 0
+    with pytest.raises(Mistake, match="sparsemap takes no noise of the run"):
+        cells(clusters("ste"), ["sparsemap(noise=1)"], 1, [])
+
+
+def test_an_axis_of_a_grid_is_given_once():
+    with pytest.raises(Mistake, match="step_size is given twice"):
+        cells(clusters("spigot"), ["spigot"], 1, ["step_size=1", "step_size=2"])
 
 
 def test_noise_falls_in_a_line_to_nothing_or_stays():

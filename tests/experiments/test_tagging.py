@@ -48,7 +48,7 @@ def test_files_that_are_missing_or_empty_are_named(tmp_path):
         NameTagging(data_folder=str(tmp_path)).data()
 
 
-@pytest.mark.parametrize("settings", [{"transitions": "some"}, {"hidden": 0}, {"dropout": 1.0}])
+@pytest.mark.parametrize("settings", [{"hidden": 0}, {"dropout": 1.0}])
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(Mistake, match="expected"):
         NameTagging(**settings)

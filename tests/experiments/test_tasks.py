@@ -146,6 +146,7 @@ def test_a_published_file_is_read(tmp_path):
     ("content", "message"),
     [
         ("8 [MAX 2 ]\n", "line 1: not a label, a tab and an expression"),
+        ("x\t[MAX 2 3 ]\n", "line 1: the value is 3, the label says x"),
         ("7\t[MAX 2 8 ]\n", "the value is 8, the label says 7"),
         ("7\t[MAX 2 8\n", "is not an expression"),
         ("3\t[SM 1 2 ]\n", "no expression uses"),

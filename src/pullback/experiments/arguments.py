@@ -146,8 +146,8 @@ def _one_line(box_of_text: str) -> str:
     return words.partition(" Argument helptext:")[0] or "this cannot be read"
 
 
-def parse_of_task(kind: Any, command: str, given: Sequence[str], **more: Any) -> tuple[Any, str]:
-    """A command about a task, and the name of the set-up, which comes first."""
+def parse_of_task(kind: Any, command: str, given: Sequence[str]) -> Any:
+    """A command about a task; the name of its set-up comes first."""
     about = f"pullback {command} TASK"
     if not given:
         raise Mistake(f"{command}: which task?  There are: {', '.join(SETUPS)}.")
@@ -158,4 +158,4 @@ def parse_of_task(kind: Any, command: str, given: Sequence[str], **more: Any) ->
         raise unknown("task", given[0], SETUPS)
     standard = SETUPS[given[0]]
     made = kind[type(standard.task)]
-    return parse(made, f"{command} {given[0]}", given[1:], made(run=standard, **more)), given[0]
+    return parse(made, f"{command} {given[0]}", given[1:], made(run=standard))

@@ -49,7 +49,7 @@ def main(given: Sequence[str] | None = None) -> None:
         print(f"pullback: {error.filename or 'files'}: {error.strerror or error}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
-        print("\npullback: stopped.  Nothing is lost: the same command goes on from here.", file=sys.stderr)
+        print("\npullback: stopped.  The same command goes on from the last checkpoint.", file=sys.stderr)
         code = 130
     if code:
         sys.exit(code)
@@ -78,7 +78,7 @@ def _overview() -> Table:
 
 
 def _run(given: Sequence[str], console: Console) -> int:
-    command, _ = arguments.parse_of_task(arguments.RunCommand, "run", given)
+    command = arguments.parse_of_task(arguments.RunCommand, "run", given)
     run = command.run
     for text in command.set:
         option, values = parse_assignment(text)
@@ -104,7 +104,7 @@ def _run(given: Sequence[str], console: Console) -> int:
 
 
 def _sweep(given: Sequence[str], console: Console) -> int:
-    command, _ = arguments.parse_of_task(arguments.SweepCommand, "sweep", given)
+    command = arguments.parse_of_task(arguments.SweepCommand, "sweep", given)
     task: Task = command.run.task
     rows = task.estimators() if command.estimators == "all" else split_rows(command.estimators)
     runs = cells(command.run, rows or [command.run.estimator], command.seeds, command.set)
@@ -145,7 +145,7 @@ def _train_all(
 
 
 def _compare(given: Sequence[str], console: Console) -> int:
-    command, _ = arguments.parse_of_task(arguments.CompareCommand, "compare", given)
+    command = arguments.parse_of_task(arguments.CompareCommand, "compare", given)
     task: Task = command.run.task
     if not task.structure.offers(pb.LogLinear):
         raise Mistake(

@@ -41,12 +41,13 @@ def options_of(name: str) -> list[str]:
     return list(standard_options(name))
 
 
-POINT_METHODS = ("pulled back", "relaxed", "straight-through")
-
-
 def takes_noise(task: Task, name: str) -> bool:
-    """Whether an estimator decodes from one point that noise can move; others draw their own, or sum over many."""
-    return task.from_catalog(name) and pb.CATALOG[name].kind in POINT_METHODS
+    """Whether noise of a run moves the vertex that an estimator pulls its label back from.
+
+    Others draw their own, sum over many vertices, or are in the catalog with noise under names of their own, as
+    `structured_attention` is as `stochastic_softmax`.
+    """
+    return task.from_catalog(name) and pb.CATALOG[name].kind == "pulled back"
 
 
 def make_estimator(

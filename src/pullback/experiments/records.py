@@ -170,6 +170,7 @@ class Result:
     failure: str | None
     folder: Path
     pictures: list[Picture] = field(default_factory=list)
+    version: str = pb.__version__  # of the library that trained it
 
 
 def read_records(path: Path) -> tuple[list[Record], str | None]:
@@ -251,10 +252,15 @@ def _read_one(folder: Path, tasks: dict[str, type[Task]], complaints: list[str])
         run = Run.from_dict(about["run"], tasks)
     except (KeyError, TypeError, AttributeError) as error:
         raise Mistake(f"not a complete run ({error!r}); left out") from error
+    changed = [name for name, value in about["run"].items() if run.to_dict().get(name) != value]
+    if changed:
+        raise Mistake(f"{', '.join(changed)} would be another in this version; left out")
     records, complaint = read_records(folder / "records.jsonl")
     complaints += [complaint] if complaint else []
     log = Log(folder)
-    return Result(run, records, log.is_done, log.failure, folder, _pictures(folder / "pictures.json", complaints))
+    pictures = _pictures(folder / "pictures.json", complaints)
+    version = str(about.get("pullback", pb.__version__))
+    return Result(run, records, log.is_done, log.failure, folder, pictures, version)
 
 
 def _pictures(path: Path, complaints: list[str]) -> list[Picture]:

@@ -5,7 +5,7 @@ import math
 import shlex
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -55,8 +55,8 @@ class Run(Generic[AnyTask]):
         estimator: a name in the catalog (`pullback estimators`), or a yardstick of the task such as gold or frozen.
         options: of the estimator, as pairs in the order of their names; those that say what it does anyway are left
             out.
-        noise: the scale of Gumbel noise on the scores in training, for methods that decode from one point; others are
-            random by themselves or need none, and have 0.
+        noise: the scale of Gumbel noise on the scores in training, for methods that pull labels back; others are random
+            by themselves, have names of their own where they are, or need none: they have 0.
         noise_until: the share of the steps after which there is no noise; it falls to 0 in a line.  0: it stays.
         steps: how many times the parameters are updated.
         evaluate_every: steps between two records.
@@ -74,6 +74,8 @@ class Run(Generic[AnyTask]):
     seed: int = 1
 
     def __post_init__(self) -> None:
+        for part in (self.task, self.optimizer):
+            _check_choices(part)
         standard = self._standard_options()
         told = {name: value for name, value in dict(self.options).items() if not _is_same(value, standard.get(name))}
         object.__setattr__(self, "options", tuple(sorted(told.items())))
@@ -204,6 +206,14 @@ def _made(kind: type[Any], given: dict[str, Any]) -> Any:
         if name not in names:
             raise unknown(f"{kind.__name__}: setting", name, names)
     return kind(**given)
+
+
+def _check_choices(given: Any) -> None:
+    """Raises where a setting that is one of several words is another."""
+    for name, kind in get_type_hints(type(given)).items():
+        if get_origin(kind) is Literal and getattr(given, name) not in get_args(kind):
+            expected = ", ".join(map(str, get_args(kind)))
+            raise Mistake(f"{name} is {getattr(given, name)!r}; expected one of {expected}.")
 
 
 def _check(name: str, value: float, above: float | None = None) -> None:

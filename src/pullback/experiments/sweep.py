@@ -34,6 +34,8 @@ def cells(standard: Run[Any], rows: Sequence[str], seeds: int, grid: Sequence[st
         raise Mistake(f"seeds is {seeds}; expected an integer ≥ 1.")
     starts = [_row(standard, text) for text in rows]
     axes = [parse_assignment(text) for text in grid]
+    for name in {name for name, _ in axes if [other for other, _ in axes].count(name) > 1}:
+        raise Mistake(f"{name} is given twice; expected all its values in one list, such as {name}=0.1,1.")
     for start, (name, _) in itertools.product(starts, axes):
         if name in options_of(start.estimator) and name in start.settings():
             raise Mistake(
@@ -71,6 +73,10 @@ def _row(standard: Run[Any], text: str) -> Run[Any]:
     for part in filter(None, inside.rstrip(")").split(",")):
         option, (value,) = parse_assignment(part.strip())
         run = _with(run, option, value, [name])
+        if option == "noise" and value and not run.noise:
+            raise Mistake(
+                f"{name} takes no noise of the run; see `pullback estimators` for one that has noise of its own."
+            )
     return run
 
 
@@ -147,7 +153,7 @@ def sweep(
                 answers = joblib.Parallel(n_jobs=1 if engine == "here" else workers, batch_size=1)(work)
         except Mistake:
             raise
-        except Exception as death:  # what goes wrong inside a cell is an answer: this is a process that was killed
+        except Exception as death:  # what goes wrong inside a cell is an answer, so a process was killed
             if attempt == TRIES - 1:
                 raise Mistake(f"workers died {TRIES} times, the last with {type(death).__name__}: {death}") from death
             continue
@@ -166,8 +172,10 @@ def train_cell(run: Run[Any], folder: Path, tensorboard: bool = False) -> str:
             if not patience:
                 return str(busy)
             time.sleep(1)
-        except (Diverged, Mistake, ValueError, TypeError, RuntimeError, OSError) as error:
+        except (Diverged, Mistake) as error:
             return str(error).splitlines()[0]
+        except Exception as error:  # a mistake in a task, perhaps: the other runs go on
+            return f"{type(error).__name__}: {error}".splitlines()[0]
         else:
             break
     return ""

@@ -70,17 +70,18 @@ def train(run: Run[Any], folder: Path, watcher: Watcher | None = None, accelerat
     with log.held() if fabric.is_global_zero else contextlib.nullcontext():
         if log.is_done:
             return
+        data = run.task.data()  # before anything is written: files may be missing
         if fabric.is_global_zero:
             log.begin(run)
         try:
-            _train(run, log, watcher, fabric)
+            _train(run, data, log, watcher, fabric)
         except Diverged as reason:
             log.fail(str(reason))
             raise
 
 
-def _train(run: Run[Any], log: Log, watcher: Watcher, fabric: Fabric) -> None:
-    task, data = run.task, run.task.data()
+def _train(run: Run[Any], data: Mapping[str, Split], log: Log, watcher: Watcher, fabric: Fabric) -> None:
+    task = run.task
     torch.manual_seed(run.seed)
     noise = FallingNoise(run)
     model = task.model(make_estimator(task, run.estimator, dict(run.options), noise if run.noise_until else run.noise))

@@ -43,15 +43,7 @@ def _colors(section: Section) -> dict[str, int | None]:
 
 def _leading(section: Section) -> list[Row]:
     """The best few estimators, which are the ones a figure has room for."""
-    return _ranked(section)[:MOST_CURVES]
-
-
-def _ranked(section: Section) -> list[Row]:
-    """Estimators from best to worst by validation data."""
-    measure = section.task.measure
-    rows = [row for row in section.chosen() if not section.is_yardstick(row) and row.middle(measure) is not None]
-    sign = 1 if measure in section.task.lower_is_better else -1
-    return sorted(rows, key=lambda row: sign * (row.middle(measure, "validation") or 0.0))
+    return section.ranked()[:MOST_CURVES]
 
 
 def _curves(section: Section) -> list[Figure]:
@@ -85,7 +77,7 @@ def _history(
 
 def _costs(section: Section) -> list[Figure]:
     measure, colors, scale = section.task.measure, _colors(section), _scale(section)
-    rows = _ranked(section)
+    rows = section.ranked()
     if len(rows) < 2:
         return []
     drawn = []

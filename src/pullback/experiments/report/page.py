@@ -26,10 +26,11 @@ def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
     found = sections(results)
     room = ROOM_FOR_PICTURES // max(len(found), 1)
     done = sum(len(row.results) for section in found for row in section.rows)
+    versions = sorted({result.version for result in results}) or [pb.__version__]
     contents = "".join(f'<li><a href="#s{i}">{escape(one.title)}</a></li>' for i, one in enumerate(found))
     body = [
         "<header><h1>Training through latent structures</h1>",
-        f"<p>{done} finished runs of {len(results)}, with pullback {pb.__version__}.  Numbers are those of the "
+        f"<p>{done} finished runs of {len(results)}, with pullback {' and '.join(versions)}.  Numbers are those of the "
         "test data after the last step, medians over seeds ± standard error; each leads to its settings and "
         "to the command that repeats it.  Evaluations are those of the downstream loss in a training step.</p>",
         f"<nav><ul>{contents}</ul></nav></header>",
@@ -124,9 +125,7 @@ def _pictures(section: Section, most: int) -> str:
 
 def _by_rank(section: Section) -> list[Row]:
     """Estimators from best to worst, then yardsticks."""
-    measure = section.task.measure
-    sign = 1 if measure in section.task.lower_is_better else -1
-    return sorted(section.chosen(), key=lambda row: (section.is_yardstick(row), sign * (row.middle(measure) or 0.0)))
+    return [*section.ranked(), *(row for row in section.chosen() if section.is_yardstick(row))]
 
 
 def _typical(section: Section, row: Row) -> tuple[int, list[Picture]]:

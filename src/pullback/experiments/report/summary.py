@@ -117,9 +117,14 @@ class Section:
         return one < other if measure in self.task.lower_is_better else one > other
 
     def best(self, measure: str, rows: Sequence[Row] | None = None, split: str = "test") -> Row | None:
-        """The row with the best median, aside from yardsticks and rows of which a seed has failed."""
-        known = [row for row in (self.rows if rows is None else rows) if not self.is_yardstick(row) and not row.failed]
+        """The row with the best median, of those that can be compared."""
+        known = [row for row in (self.rows if rows is None else rows) if self.is_comparable(row)]
         return self._best_of(known, measure, split)
+
+    def is_comparable(self, row: Row) -> bool:
+        """Whether a row may be best: no yardstick, no failed seed, and as many seeds as any other."""
+        most = max(len(other.results) for other in self.rows if not self.is_yardstick(other) or other is row)
+        return not self.is_yardstick(row) and not row.failed and len(row.results) == most
 
     def _best_of(self, rows: Sequence[Row], measure: str, split: str) -> Row | None:
         chosen = None
@@ -156,7 +161,7 @@ class Section:
         value, error, best = row.middle(measure), row.error(measure), self.winner(measure)
         if value is None:
             return None
-        is_best = best is not None and not self.is_yardstick(row) and value == best.middle(measure)
+        is_best = best is not None and self.is_comparable(row) and value == best.middle(measure)
         is_tied = best is not None and not is_best and self.tied(measure, row, best)
         return Cell(
             self.show(measure, value), "" if error is None else self.show_error(measure, error), is_best, is_tied
@@ -173,6 +178,13 @@ class Section:
             for rows in by_name.values()
         ]
 
+    def ranked(self) -> list[Row]:
+        """The estimators from best to worst by validation data, yardsticks left out."""
+        measure = self.task.measure
+        rows = [row for row in self.chosen() if not self.is_yardstick(row) and row.middle(measure) is not None]
+        sign = 1 if measure in self.task.lower_is_better else -1
+        return sorted(rows, key=lambda row: sign * (row.middle(measure, "validation") or 0.0))
+
     def show(self, measure: str, value: float) -> str:
         """A value as it is printed."""
         return self.task.show(measure, value)
@@ -187,7 +199,10 @@ class Section:
         measure, rows = self.task.measure, self.chosen()
         best = self.best(measure, rows)
         if best is None:
-            return "No estimator has finished yet."
+            trained = [row for row in rows if not self.is_yardstick(row)]
+            if trained:
+                return "With every estimator, training failed for some seed."
+            return "Only yardsticks have finished." if rows else "No estimator has finished yet."
         word, unit = measure.replace("_", " "), " %" if measure in self.task.percent else ""
         value = best.middle(measure) or 0.0
         seeds = len(best.results)
@@ -224,7 +239,7 @@ def sections(results: Sequence[Result]) -> list[Section]:
     for result in results:
         task = result.run.to_dict()["task"]
         common = {name: value for name, value in task.items() if name not in result.run.task.row_settings}
-        by_task.setdefault(json.dumps(common, sort_keys=True), []).append(result)
+        by_task.setdefault(json.dumps([setup_of(result.run), common], sort_keys=True), []).append(result)
     return [_section(group) for group in by_task.values()]
 
 

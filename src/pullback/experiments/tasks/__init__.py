@@ -41,9 +41,9 @@ SETUPS: dict[str, Run[Any]] = {
     "clusters-10": Run(
         Clusters(clusters=10),
         optimizer=Optimizer("adam", learning_rate=0.1, encoder_learning_rate=3e-4, batch_size=1000),
-        noise=2.0,
-        noise_until=0.5,
-        steps=8000,
+        noise=3.0,
+        noise_until=0.7,
+        steps=9000,
         evaluate_every=500,
     ),
     # As published: full batches, one learning rate, no noise.  Its grid: learning_rate=1e-4,1e-3,2e-3 and

@@ -87,6 +87,6 @@ def read(lines: Iterable[str], name: str) -> Iterator[Expression]:
                 expression = parse(tokens)
             except ValueError as error:
                 raise Mistake(f"{name}, line {number}: {text!r} is not an expression.") from error
-            if expression.value != int(label):
+            if str(expression.value) != label.strip():
                 raise Mistake(f"{name}, line {number}: the value is {expression.value}, the label says {label}.")
             yield expression

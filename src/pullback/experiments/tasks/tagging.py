@@ -8,7 +8,7 @@ Derczynski et al. (2017) for the data.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -169,8 +169,6 @@ class NameTagging(SupervisedTask):
     row_settings: ClassVar[tuple[str, ...]] = ("transitions",)
 
     def __post_init__(self) -> None:
-        if self.transitions not in get_args(Transitions):
-            raise Mistake(f"transitions is {self.transitions!r}; expected one of {', '.join(get_args(Transitions))}.")
         if self.hidden < 1 or not 0 <= self.dropout < 1:
             raise Mistake(
                 f"hidden is {self.hidden} and dropout {self.dropout}; expected an integer ≥ 1, and a number from 0 up "
