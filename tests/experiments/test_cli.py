@@ -12,6 +12,7 @@ import torch
 import pullback as pb
 from pullback.experiments import arguments, cli, demo, records
 from pullback.experiments.cli import main
+from pullback.experiments.run import Run
 from pullback.experiments.sweep import cells, split_rows
 from pullback.experiments.training import train
 from small_runs import SETUPS, TASKS, clusters
@@ -129,8 +130,9 @@ def test_a_command_of_the_docs_can_be_given(line):
     if command == "run":
         assert cells(given.run, [given.run.estimator], 1, given.set)
     else:
-        rows = given.run.task.estimators() if given.estimators == "all" else split_rows(given.estimators)
-        assert cells(given.run, rows, 1, getattr(given, "set", ()))
+        run = given.run if command == "sweep" else Run(given.task, "ste")
+        rows = run.task.estimators() if given.estimators == "all" else split_rows(given.estimators)
+        assert cells(run, rows, 1, getattr(given, "set", ()))
 
 
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(capsys, tmp_path, monkeypatch):

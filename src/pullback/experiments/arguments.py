@@ -41,7 +41,8 @@ class SweepCommand(Generic[AnyTask]):
     """Train one model for each estimator, combination of settings and seed.  Finished cells are skipped.
 
     Attributes:
-        estimators: names between commas, with settings of their own if need be: "ste,spigot(step_size=0.1)"; or all.
+        estimators: names between commas, with settings of their own if need be: "ste,spigot(step_size=0.1)"; or all;
+            if not given, --estimator alone.
         seeds: how many seeds, counted from --seed.
         set: values of an option or setting, such as step_size=0.1,1,10; may be given several times.
         engine: processes on this machine, here (one after the other), or ray.
@@ -68,14 +69,17 @@ class CompareCommand(Generic[AnyTask]):
     """Print how the gradients of estimators compare with the exact one, on a batch of the task.
 
     Attributes:
-        estimators: names between commas; all that fit if not given.
+        task: with its settings.
+        estimators: names between commas, or all that fit.
+        seed: of the parameters.
         examples: in the batch.
         draws: how often a random estimator is run.
         samples: for the exact gradient, where there are too many structures to list.
     """
 
-    run: tyro.conf.OmitArgPrefixes[Run[AnyTask]]
-    estimators: str = ""
+    task: tyro.conf.OmitArgPrefixes[AnyTask]
+    estimators: str = "all"
+    seed: int = 1
     examples: int = 16
     draws: int = 50
     samples: int = 1024
@@ -158,4 +162,4 @@ def parse_of_task(kind: Any, command: str, given: Sequence[str]) -> Any:
         raise unknown("task", given[0], SETUPS)
     standard = SETUPS[given[0]]
     made = kind[type(standard.task)]
-    return parse(made, f"{command} {given[0]}", given[1:], made(run=standard))
+    return parse(made, f"{command} {given[0]}", given[1:], made(standard.task if kind is CompareCommand else standard))

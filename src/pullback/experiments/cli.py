@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -146,19 +146,18 @@ def _train_all(
 
 def _compare(given: Sequence[str], console: Console) -> int:
     command = arguments.parse_of_task(arguments.CompareCommand, "compare", given)
-    task: Task = command.run.task
+    task: Task = command.task
     if not task.structure.offers(pb.LogLinear):
         raise Mistake(
             f"compare: {task.name} has no exact gradient to compare with, since its structure, "
             f"{type(task.structure).__name__}, has no partition function."
         )
     fitting = [name for name in task.estimators() if name not in task.yardsticks()]
-    rows = split_rows(command.estimators) or fitting
     estimators = {}
-    for text in rows:
-        (run,) = cells(replace(command.run, noise=0.0), [text], 1, ())
+    for text in fitting if command.estimators == "all" else split_rows(command.estimators):
+        (run,) = cells(Run(task, "ste"), [text], 1, ())
         estimators[text] = make_estimator(task, run.estimator, dict(run.options), run.noise)
-    torch.manual_seed(command.run.seed)
+    torch.manual_seed(command.seed)
     model = task.model(pb.ste()).eval()  # no dropout: the exact gradient is that of one loss
     batch = batch_of(task.data()["train"], command.examples)
     for estimator in estimators.values():

@@ -37,7 +37,7 @@ SETUPS: dict[str, Run[Any]] = {
         evaluate_every=100,
     ),
     # More clusters take a slower encoder and more noise, which falls: else two of them share a rule before each has
-    # found its own, or the decoder never sees them without noise.  It then has as many steps again to learn the rules.
+    # found its own, or the decoder never sees them without noise.  The last steps are without any.
     "clusters-10": Run(
         Clusters(clusters=10),
         optimizer=Optimizer("adam", learning_rate=0.1, encoder_learning_rate=3e-4, batch_size=1000),
