@@ -155,7 +155,7 @@ def _compare(given: Sequence[str], console: Console) -> int:
     fitting = [name for name in task.estimators() if name not in task.yardsticks()]
     estimators = {}
     for text in fitting if command.estimators == "all" else split_rows(command.estimators):
-        (run,) = cells(Run(task, "ste"), [text], 1, ())
+        (run,) = cells(Run(task, task.estimators()[0]), [text], 1, ())
         estimators[text] = make_estimator(task, run.estimator, dict(run.options), run.noise)
     torch.manual_seed(command.seed)
     model = task.model(pb.ste()).eval()  # no dropout: the exact gradient is that of one loss
