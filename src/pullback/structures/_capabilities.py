@@ -148,7 +148,7 @@ class KBest(Structure):
                 f"{type(self).__name__}: k is {k}; expected at most {most} vertices for scores of shape "
                 f"{tuple(scores.shape)}."
             )
-        vertices, size = self._best(scores.detach(), k)
+        vertices, size = self.best_vertices(scores.detach(), k)
         used = scores.unsqueeze(-1 - self.event_dims).masked_fill(vertices == 0, 0)
         values = self.count_once(used * vertices).flatten(-self.event_dims).sum(-1)
         if self.has_own_scores:
@@ -158,7 +158,7 @@ class KBest(Structure):
         return TopK(vertices, values.masked_fill(missing, -torch.inf), size)
 
     @abstractmethod
-    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def best_vertices(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """(*batch, k, *event), best first, and how many there are: (*batch)."""
 
 

@@ -58,7 +58,7 @@ class Slotted(KBest, Enumerable):
             return super().sparsemap(scores)
         return self._operators.sparsemap(*self._inputs(scores), self._tolerance_or(GAP_OF_DERIVATIVE))[0]
 
-    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def best_vertices(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return self._operators.topk(*self._constants(scores), k)
 
     def vertices(self, event: Sequence[int]) -> Tensor:

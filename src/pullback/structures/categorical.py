@@ -78,7 +78,7 @@ class Categorical(Simplex, KBest, Enumerable):
     def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:
         return solution_of_support(self, scores, start)
 
-    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def best_vertices(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         scores = self.restrict(scores)
         n = scores.shape[-1]
         best = scores.topk(min(k, n), -1)

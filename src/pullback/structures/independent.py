@@ -156,7 +156,7 @@ class Independent(Simplex, Transport, KBest, Enumerable):
         every = combine_mixtures("Independent", [Mixture(v.flatten(batch_dims + 1), p, n) for v, p, n in blocks])
         return Mixture(every.vertices.reshape(*every.probabilities.shape, *event), every.probabilities, every.size)
 
-    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def best_vertices(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         batch, event = self._split(scores.shape)
         best = require(self.structure, KBest, "Independent.topk").topk(scores, k)
         blocks = zip(self._blocks(best.vertices, len(batch)), self._blocks(best.scores, len(batch)))

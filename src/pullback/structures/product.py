@@ -188,7 +188,7 @@ class Product(LogLinear, KBest, Enumerable):
         gap, iterations, converged = (torch.stack(answers) for answers in list(zip(*found))[1:])
         return Solution(combine_mixtures("Product", flat), gap.sum(0), iterations.amax(0), converged.all(0))
 
-    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def best_vertices(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         best = [
             require(structure, KBest, "product.topk").topk(block, k)
             for structure, block in zip(self.structures, self.unpack(scores))

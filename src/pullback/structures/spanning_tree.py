@@ -94,7 +94,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         drawn = operators.sample(scores.detach(), lengths, seeded, sample_shape.numel())
         return drawn.movedim(-3, 0).reshape(*sample_shape, *scores.shape)
 
-    def _best(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def best_vertices(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return operators.topk(*self._prepare_symmetric(scores), self.components, k)
 
     def _without_offset(self, scores: Tensor) -> Tensor:
