@@ -28,18 +28,20 @@ class BiLSTM(nn.Module):
 class Biaffine(nn.Module):
     """A score for every arc (m, 1 + n, 1 + n), head first, from states of words (m, n, size); node 0 is the root.
 
-    Scores stay within ±`bound`, smoothly: the network cannot run away with them before the decoder has learned.
+    Scores stay within ±`bound`, smoothly: the network cannot run away with them before the decoder has learned.  Units
+    with a `slope` for numbers below 0 cannot die, as they may where scores of 0 have the least loss: a perceptron's.
     """
 
-    def __init__(self, size: int, hidden: int = 64, bound: float = 8.0) -> None:
+    def __init__(self, size: int, hidden: int = 64, bound: float = 8.0, slope: float = 0.0) -> None:
         super().__init__()
-        self.bound = bound
+        self.bound, self.slope = bound, slope
         self.root = nn.Parameter(0.1 * torch.randn(size))
         self.head, self.modifier = nn.Linear(size, hidden), nn.Linear(size, hidden)
         self.pair = nn.Parameter(torch.randn(hidden + 1, hidden) / hidden**0.5)
 
     def forward(self, states: Tensor) -> Tensor:
         nodes = torch.cat([self.root.expand(len(states), 1, -1), states], 1)
-        heads = nn.functional.pad(self.head(nodes).relu(), (0, 1), value=1.0)  # one more: a score for every modifier
-        scores = heads @ self.pair @ self.modifier(nodes).relu().mT
+        heads, modifiers = (nn.functional.leaky_relu(part(nodes), self.slope) for part in (self.head, self.modifier))
+        heads = nn.functional.pad(heads, (0, 1), value=1.0)  # one more: a score for every modifier
+        scores = heads @ self.pair @ modifiers.mT
         return self.bound * torch.tanh(scores / self.bound)

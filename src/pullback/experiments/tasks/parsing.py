@@ -76,7 +76,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.vectors = WordVectors(lexicon)
         self.lstm = BiLSTM(self.vectors.size, hidden)
-        self.arcs = Biaffine(2 * hidden, hidden, bound=16.0)
+        self.arcs = Biaffine(2 * hidden, hidden, bound=16.0, slope=0.1)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, batch: Batch) -> Tensor:
