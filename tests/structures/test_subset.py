@@ -127,7 +127,7 @@ def test_where_every_item_has_to_be_taken_no_score_moves_the_nearest_point(scale
             ValueError,
             r"low has shape \(3,\); expected the batch shape \(2,\)",
         ),
-        (lambda: pb.Subset.between(3, 2), ValueError, "3 and 2"),
+        (lambda: pb.Subset.between(3, 2), ValueError, "low is 3 and k is 2"),
         (lambda: pb.Subset(torch.tensor([1, -2])), ValueError, r"example \[1\]"),
         (lambda: pb.Subset(5).argmax(torch.zeros(2, 4)), ValueError, "5; expected at most .* 4"),
         (lambda: pb.Subset(torch.tensor([1, 2, 3])).argmax(torch.zeros(2, 4)), ValueError, r"\(3,\).*\(2,\)"),
