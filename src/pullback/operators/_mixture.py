@@ -4,6 +4,7 @@
 list of flat part indices, one for each slot, −1 where a slot is not used.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -126,12 +127,25 @@ def mixture_projection(
         return search.run(scores, facts, point, parts, size, lo, hi, tolerance=tolerance)
 
     def project_maybe_flat(scores: Array, *given: Any) -> int:
+        """Neighbors that are long, or not, are projected together: no answer depends on the rest of the batch."""
+        *facts, tolerance, point, parts, size, rest, lo, hi = given
+        assert flat is not None
+        rest[lo:hi] = 0
+        are_long = flat.are_long(apart(facts, np.arange(lo, hi))[0])
+        borders = [lo, *(lo + 1 + np.flatnonzero(are_long[1:] != are_long[:-1])), hi]
+        for begin, end in itertools.pairwise(borders):
+            if are_long[begin - lo]:
+                report = project_long(scores, *facts, tolerance, point, parts, size, rest, begin, end)
+            else:
+                report = project(scores, *facts, tolerance, point, parts, size, begin, end)
+            if report != -1:
+                return report
+        return -1
+
+    def project_long(scores: Array, *given: Any) -> int:
         *facts, tolerance, point, parts, size, rest, lo, hi = given
         found = (point, parts, size)
         assert flat is not None
-        rest[lo:hi] = 0
-        if not flat.are_long(apart(facts, np.arange(lo, hi))[0]).any():
-            return search.run(scores, facts, *found, lo, hi, tolerance=tolerance)
         limits: dict[str, Any] = {"rounds": flat.rounds, "tolerance": tolerance}
         gap, _, report = nearest(kernels.mixture, scores, facts, *found, lo, hi, **limits)
         if report == -1:
