@@ -173,6 +173,44 @@ def test_estimators_and_tasks_are_listed(capsys):
     assert all(name.split("-")[0] in printed for name in SETUPS)
 
 
+def test_a_set_up_is_told_from_the_first_of_its_task(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")
+    main(["tasks"])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["listops-published"]]
+    assert "listops with steps 6000" in line and "longest 50" in line and "the same" in line
+
+
+def test_what_keeps_many_runs_from_being_trained_is_said_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")
+    words = [
+        "sweep",
+        "parsing",
+        "--data",
+        str(tmp_path),
+        "--estimators",
+        "flat,chain",
+        "--seeds",
+        "2",
+        "--engine",
+        "here",
+    ]
+    with pytest.raises(SystemExit) as end:
+        main([*words, "--out", str(tmp_path / "runs")])
+    printed = capsys.readouterr()
+    assert end.value.code == 2 and "no runs in" in printed.err
+    (line,) = [line for line in printed.out.splitlines() if "not finished" in line]
+    assert "4 runs" in line and str(tmp_path) in line
+
+
+def test_a_run_that_failed_does_not_count_as_done(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    words = "sweep clusters --features 8 --estimators ste --steps 4 --seeds 1 --algorithm sgd --engine here".split()
+    words += ["--encoder-learning-rate", "0", "--set", "learning_rate=0.001,1e30", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "1 of 2 runs done, 1 failed" in capsys.readouterr().out
+
+
 def test_gradients_of_a_task_are_compared(capsys):
     words = ["compare", "subset", "--n", "4", "--k", "2", "--instances", "4", "--estimators"]
     main([*words, "ste,minimum_risk,spigot(step_size=0.5)", "--examples", "4", "--draws", "3"])

@@ -29,6 +29,10 @@ def test_the_same_run_has_the_same_key_and_any_other_another():
     assert len({run.key, *(other.key for other in others)}) == 1 + len(others)
 
 
+def test_a_whole_number_may_have_a_point():
+    assert clusters(options=(("step_size", 10.0),)).key == clusters(options=(("step_size", 10),)).key
+
+
 def test_a_key_does_not_depend_on_the_process_that_asks():
     assert Run(SETUPS["clusters"].task, "ste").key == "clusters-ste-s1-fc2f624bf4"
 
@@ -46,7 +50,7 @@ def test_a_run_survives_being_written_down(name):
     [
         ({"estimator": "spigott"}, "'spigott' is not known; did you mean 'spigot'?"),
         ({"options": (("step_sise", 1.0),)}, "option 'step_sise' is not known; did you mean 'step_size'?"),
-        ({"options": (("step_size", -1.0),)}, "step_size is -1.0; expected a finite number ≥ 0"),
+        ({"options": (("step_size", -1.0),)}, "step_size is -1; expected a finite number ≥ 0"),
         ({"estimator": "gold", "options": (("step_size", 1.0),)}, "gold: option 'step_size' is not known"),
         ({"estimator": "reinforce", "options": (("baseline", "leave_one"),)}, "leave_one_out"),
         ({"steps": 0}, "steps is 0; expected a number > 0"),

@@ -136,8 +136,11 @@ def _train_all(
     """Trains runs, shows how far they are, and says which could not be finished."""
     with watching(runs, folder, console):
         failures = sweep(runs, folder, engine, workers, tensorboard)
+    by_reason: dict[str, list[str]] = {}
     for key, reason in failures.items():
-        console.print(f"not finished: {key}: {reason}", soft_wrap=True)
+        by_reason.setdefault(reason, []).append(key)
+    for reason, keys in by_reason.items():
+        console.print(f"not finished: {keys[0] if len(keys) == 1 else f'{len(keys)} runs'}: {reason}", soft_wrap=True)
     return failures
 
 

@@ -71,7 +71,8 @@ def watching(runs: Sequence[Run[Any]], folder: Path, console: Console) -> Iterat
 
 
 def _follow(runs: Sequence[Run[Any]], folder: Path, progress: Progress, bar: TaskID, stopped: threading.Event) -> None:
-    finished: set[str] = set()
+    finished: set[str] = set()  # also those that failed
+    failed = 0
     while True:
         ending = stopped.is_set()
         steps, at_work = 0, []
@@ -79,12 +80,14 @@ def _follow(runs: Sequence[Run[Any]], folder: Path, progress: Progress, bar: Tas
             log = Log(folder / run.key)
             if run.key not in finished and (log.is_done or log.failure is not None):
                 finished.add(run.key)
+                failed += not log.is_done
             if run.key in finished:
                 steps += run.steps
             elif log.folder.exists():
                 at_work.append(f"{run.estimator} {run.seed}")
                 steps += _last_step(log.path("records.jsonl"))
-        text = f"{len(finished)} of {len(runs)} runs done"
+        text = f"{len(finished) - failed} of {len(runs)} runs done"
+        text += f", {failed} failed" if failed else ""
         if at_work and not ending:
             text += f"; {', '.join(at_work[:3])}"
         progress.update(bar, completed=steps, description=text)

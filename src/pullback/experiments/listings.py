@@ -1,6 +1,7 @@
 """What is printed as a table: results, tasks, and the catalog of estimators."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -10,6 +11,7 @@ import pullback as pb
 from pullback.experiments.estimators import options_of
 from pullback.experiments.records import Result
 from pullback.experiments.report.summary import Row, Section, sections
+from pullback.experiments.run import Run
 from pullback.experiments.tasks import SETUPS
 
 
@@ -52,9 +54,23 @@ def table_of_tasks() -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("task", "what it is", "estimators that fit"):
         table.add_column(column)
+    main: dict[str, str] = {}  # the first set-up of each task
     for name, run in SETUPS.items():
-        table.add_row(name, run.task.summary, ", ".join(run.task.estimators()))
+        first = main.setdefault(run.task.name, name)
+        estimators = ", ".join(run.task.estimators())
+        if first == name:
+            table.add_row(name, run.task.summary, estimators)
+        else:
+            is_same = run.task.estimators() == SETUPS[first].task.estimators()
+            table.add_row(name, _differences(first, run), "the same" if is_same else estimators)
     return table
+
+
+def _differences(first: str, run: Run[Any]) -> str:
+    """What a set-up changes of the first one of its task."""
+    standard = SETUPS[first].settings()
+    changed = [f"{name} {value}" for name, value in run.settings().items() if value != standard[name]]
+    return f"{first} with {', '.join(changed).replace('_', ' ')}"
 
 
 def table_of_estimators() -> Table:

@@ -77,7 +77,8 @@ class Run(Generic[AnyTask]):
         for part in (self.task, self.optimizer):
             _check_choices(part)
         standard = self._standard_options()
-        told = {name: value for name, value in dict(self.options).items() if not _is_same(value, standard.get(name))}
+        given = {name: _plain(value) for name, value in self.options}
+        told = {name: value for name, value in given.items() if not _is_same(value, standard.get(name))}
         object.__setattr__(self, "options", tuple(sorted(told.items())))
         if not takes_noise(self.task, self.estimator):
             object.__setattr__(self, "noise", 0.0)
@@ -171,6 +172,11 @@ class Run(Generic[AnyTask]):
         ]
         options = [f"--set {option}={shlex.quote(str(value))}" for option, value in self.options]
         return " ".join(["pullback run", name, *changed, *options])
+
+
+def _plain(value: Value) -> Value:
+    """A whole number without its point: 10.0 and 10 are one value, and shall make one run."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is_same(value: Value, standard: Any) -> bool:

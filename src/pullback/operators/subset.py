@@ -51,3 +51,9 @@ sample = kernel_operator(
     refusal=_refusal,
 )
 """One draw for each row of uniforms in [0, 1)."""
+toss = kernel_operator(
+    "binary_sample(chances[n], seeds[], int count) -> drawn[count, n]",
+    kernels.subset.toss,
+    work=lambda chances, seeds, count, drawn, *_: 2.0 * drawn[:1].size,
+)
+"""Subsets of any size, whose items are independent."""

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
+from pullback.operators import subset as subsets
 from pullback.operators._check import check
 from pullback.structures._capabilities import Enumerable, LogLinear
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import are_subsets, list_subsets, mix_subsets
-from pullback.structures._random import uniforms
+from pullback.structures._random import seeds
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import in_single, solution_of_support
 
@@ -82,8 +83,9 @@ class Binary(LogLinear, Enumerable):
     ) -> Tensor:
         sample_shape = check_sample_shape("Binary", sample_shape)
         scores = self.restrict(scores).detach()
-        drawn = uniforms((*sample_shape, *scores.shape), generator, scores.device)
-        return (drawn < scores.double().sigmoid()).to(scores.dtype)
+        seeded = seeds(scores.shape[:-1], generator)
+        drawn = subsets.toss(scores.double().sigmoid(), seeded, sample_shape.numel())
+        return drawn.movedim(-2, 0).reshape(*sample_shape, *scores.shape).to(scores.dtype)
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         return list_subsets("Binary", event[-1], range(event[-1] + 1))
