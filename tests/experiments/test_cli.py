@@ -204,8 +204,9 @@ def test_what_keeps_many_runs_from_being_trained_is_said_once(tmp_path, capsys, 
 
 def test_a_run_that_failed_does_not_count_as_done(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    words = "sweep clusters --features 8 --estimators ste --steps 4 --seeds 1 --algorithm sgd --engine here".split()
-    words += ["--encoder-learning-rate", "0", "--set", "learning_rate=0.001,1e30", "--out", str(tmp_path)]
+    words = ["sweep", "clusters", "--features", "8", "--estimators", "ste", "--steps", "4", "--seeds", "1"]
+    words += ["--algorithm", "sgd", "--encoder-learning-rate", "0", "--set", "learning_rate=0.001,1e30"]
+    words += ["--engine", "here", "--out", str(tmp_path)]
     with pytest.raises(SystemExit):
         main(words)
     assert "1 of 2 runs done, 1 failed" in capsys.readouterr().out

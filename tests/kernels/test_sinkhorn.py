@@ -24,29 +24,29 @@ def kinds(rng, n, m):
 
 
 def sinkhorn(scores, optional, epsilon, tolerance=1e-9, start=None, dtype=float, max_iterations=500):
-    """(point, prices of rows, prices of columns, iterations, error), from a batch with NaN in its padding."""
+    """(point, prices of rows, prices of columns, iterations, error) of ⟨s, μ⟩ + ε H(μ); the padding is NaN."""
     n, m = scores.shape
     batch = np.full((1, n + 1, m + 2), np.nan, dtype)
-    batch[0, :n, :m] = scores
+    batch[0, :n, :m] = scores / epsilon
     point, row_price, col_price = np.full_like(batch, 7.0), np.full((1, n + 1), 7.0), np.full((1, m + 2), 7.0)
     iterations, error = np.zeros(1, int), np.zeros(1)
     begin = [np.empty((1, 0))] * 2
     if start is not None:
         begin = np.zeros((1, n + 1)), np.zeros((1, m + 2))
-        begin[0][0, :n], begin[1][0, :m] = start
+        begin[0][0, :n], begin[1][0, :m] = (prices / epsilon for prices in start)
     limits, outputs = (tolerance, max_iterations), (point, row_price, col_price, iterations, error)
-    assert matching.sinkhorn(batch, np.array([[n, m]]), optional, epsilon, *begin, *limits, *outputs, 0, 1) == -1
+    assert matching.sinkhorn(batch, np.array([[n, m]]), optional, *begin, *limits, *outputs, 0, 1) == -1
     assert not point[0, n:].any() and not point[0, :, m:].any()
     assert not row_price[0, n:].any() and not col_price[0, m:].any()
-    return point[0, :n, :m], row_price[0, :n], col_price[0, :m], iterations[0], error[0]
+    return point[0, :n, :m], epsilon * row_price[0, :n], epsilon * col_price[0, :m], iterations[0], error[0]
 
 
 def backward(found, optional, epsilon, gradient):
     point, row_price, col_price = (np.ascontiguousarray(array[None]) for array in found[:3])
     product, lengths = np.full(point.shape, 7.0), np.array([point.shape[1:]])
-    inputs = lengths, optional, epsilon, point, row_price, col_price, gradient[None]
+    inputs = lengths, optional, point, row_price, col_price, gradient[None]
     assert matching.sinkhorn_backward(*inputs, product, 0, 1) == -1
-    return product[0]
+    return product[0] / epsilon
 
 
 @pytest.mark.parametrize("optional", [False, True])
@@ -151,14 +151,14 @@ def test_the_search_ends_where_it_is_told_to():
 
 def test_single_precision_is_computed_in_double():
     scores = np.random.default_rng(6).normal(size=(9, 9)).astype(np.float32)
-    single, double = sinkhorn(scores, False, 0.05, dtype=np.float32), sinkhorn(scores.astype(float), False, 0.05)
+    single, double = sinkhorn(scores, False, 0.0625, dtype=np.float32), sinkhorn(scores.astype(float), False, 0.0625)
     assert single[0].dtype == np.float32 and np.abs(single[0] - double[0]).max() < 1e-7
 
 
 @pytest.mark.parametrize("optional", [False, True])
 def test_the_first_instance_without_an_answer_is_named(optional):
     scores, lengths, none = np.zeros((4, 3, 3)), np.full((4, 2), 2), np.empty((4, 0))
-    settings = optional, 0.1, none, none, 1e-6, 100
+    settings = optional, none, none, 1e-6, 100
     outputs = np.empty((4, 3, 3)), np.empty((4, 3)), np.empty((4, 3)), np.empty(4, int), np.empty(4)
     scores[2, :2, 1] = -np.inf
     assert matching.sinkhorn(scores, lengths, *settings, *outputs, 0, 4) == (-1 if optional else 2)

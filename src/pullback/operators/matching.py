@@ -37,19 +37,11 @@ sparsemap = projection_operator(
 """The nearest mixture of matchings, and the prices that tell its face."""
 
 
-def _transport(scores: Any, lengths: Any, optional: bool, *rest: Any) -> int:
-    return kernels.matching.sinkhorn(scores, lengths, optional, 1.0, *rest)
-
-
-def _transport_backward(lengths: Any, optional: bool, *rest: Any) -> int:
-    return kernels.matching.sinkhorn_backward(lengths, optional, 1.0, *rest)
-
-
 transport = projection_operator(
     f"matching_transport({_INPUTS}, start_rows[p]: float64, start_cols[q]: float64, float tolerance, "
     "int max_iterations) -> point[n, m], row_price[n], col_price[m], iterations[]: int64, error[]: float64",
-    _transport,
-    jacobian=_transport_backward,
+    kernels.matching.sinkhorn,
+    jacobian=kernels.matching.sinkhorn_backward,
     keeps="lengths optional point row_price col_price",
     curved=True,
     work=lambda *arrays: 20 * _best(*arrays),

@@ -5,7 +5,7 @@ from pullback.kernels.chain.mixtures import mixture, mixture_backward
 from pullback.kernels.chain.projection import project, project_as_flows, project_backward
 from pullback.kernels.chain.samples import draw, sample
 from pullback.kernels.chain.sums import hessian_product, log_partition, partition
-from pullback.kernels.chain.sweeps import add_columns, backward, largest
+from pullback.kernels.chain.sweeps import add_columns, backward
 from pullback.kernels.chain.viterbi import argmax
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "backward",
     "draw",
     "hessian_product",
-    "largest",
     "log_partition",
     "merge",
     "mixture",

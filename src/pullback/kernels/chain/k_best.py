@@ -7,19 +7,8 @@ all are different, however many tie.
 
 import numpy as np
 
-from pullback.kernels.chain.sweeps import pairs
+from pullback.kernels.chain.viterbi import is_valid
 from pullback.kernels.tools import inner, kernel
-
-
-@inner
-def _is_fit(scores, n):
-    """Whether no score in use is NaN or +∞."""
-    fit = True
-    for i in range(n):
-        row = pairs(scores, i)
-        for j in range(row.shape[0]):
-            fit &= row[j] < np.inf
-    return fit
 
 
 @inner
@@ -86,7 +75,7 @@ def topk(scores, lengths, k, vertices, size, lo, hi):
     extra, reached = np.empty(t), np.empty(t, np.int64)
     for b in range(lo, hi):
         vertices[b] = 0.0
-        if not 0 <= lengths[b] <= n or not _is_fit(scores[b], lengths[b]):
+        if not 0 <= lengths[b] <= n or not is_valid(scores[b], lengths[b]):
             return b
         size[b] = 1
         if lengths[b] > 0:

@@ -21,7 +21,7 @@ but a sequence whose product underflows on the way may still be the best; here n
 
 import numpy as np
 
-from pullback.kernels.tools import exp, fmax, inner, log, summing
+from pullback.kernels.tools import exponentiate, fmax, inner, log, maximum, summing
 
 _LOWEST = -np.finfo(np.float64).max  # stands for −∞ as a peak: −∞ less −∞ would be NaN
 
@@ -30,15 +30,6 @@ _LOWEST = -np.finfo(np.float64).max  # stands for −∞ as a peak: −∞ less 
 def pairs(x, i):
     """The pairs of position i in one row: all of them, but at position 0 those of row 0."""
     return x[0, 0] if i == 0 else x[i].reshape(x.shape[1] * x.shape[2])
-
-
-@inner
-def largest(x):
-    """max x; −∞ if it is empty.  NaN is ignored."""
-    best = -np.inf
-    for i in range(x.shape[0]):
-        best = fmax(np.float64(x[i]), best)
-    return best
 
 
 @inner
@@ -54,12 +45,6 @@ def _join(score, top, future, peak, joined):
         peak[a] = best
         for b in range(future.shape[0]):
             out[b] -= best
-
-
-@inner
-def _exponentiate(x):
-    for j in range(x.shape[0]):
-        x[j] = exp(x[j])
 
 
 @summing
@@ -98,9 +83,9 @@ def backward(scores, n, share, total):
     value = 0.0
     for i in range(n - 1, -1, -1):
         rows = t if i > 0 else 1
-        top = largest(pairs(scores, i))
+        top = maximum(pairs(scores, i))
         _join(scores[i], top, future, peak[:rows], share[i])
-        _exponentiate(pairs(share, i))
+        exponentiate(pairs(share, i))
         _add_rows(share[i], total[i, :rows])
         rise = _log_totals(peak[:rows], total[i, :rows], future[:rows])
         if not rise > -np.inf:

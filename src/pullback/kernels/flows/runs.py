@@ -4,7 +4,37 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from pullback.kernels.tools.fours import INTEGERS, NOTHING, NUMBERS, PAIR, X, loop_of
+from pullback.kernels.tools.fours import INTEGERS, LONG, NOTHING, NUMBERS, PAIR, X, loop_of
+
+# ---- steps that several loops take
+
+
+def _move(fours, score, e, here, potential, h, k, reduced):
+    moved = fours.builder.fadd(fours.load(score, e, k), fours.builder.fsub(here, fours.load(potential, h, k)))
+    fours.store(moved, reduced, e, k)
+    return moved
+
+
+def _reach(fours, is_active, mark, marks, h, k):
+    mark = fours.where(is_active, mark, 0.0)
+    fours.store(fours.raised(fours.load(marks, h, k), mark), marks, h, k)
+
+
+def _spread(fours, amount, is_active, balance, degree, h, k, total, count):
+    builder = fours.builder
+    flow, number = fours.where(is_active, amount, 0.0), fours.where(is_active, ir.Constant(NUMBERS, [1.0] * 4), 0.0)
+    fours.store(builder.fsub(fours.load(balance, h, k), flow), balance, h, k)
+    fours.store(builder.fadd(fours.load(degree, h, k), number), degree, h, k)
+    builder.store(builder.fadd(builder.load(total), flow), total)
+    bits = builder.zext(builder.bitcast(is_active, ir.IntType(4)), LONG)
+    builder.store(builder.add(builder.load(count), builder.ctpop(bits)), count)
+
+
+def _totals(fours, total, count):
+    return fours.sum(fours.builder.load(total)), fours.builder.sitofp(fours.builder.load(count), ir.DoubleType())
+
+
+# ---- loops
 
 
 @loop_of(NOTHING, "anxanna")
@@ -12,7 +42,7 @@ def move(fours, score, e, here, potential, h, length, reduced):
     """reduced[e + k] = score[e + k] + (here − potential[h + k]); potentials first: their difference may be exact."""
     here = fours.spread(here)
     with fours.loop(length) as (k, _):
-        fours.move(score, e, here, potential, h, k, reduced)
+        _move(fours, score, e, here, potential, h, k, reduced)
 
 
 @loop_of(NOTHING, "anxannaxa")
@@ -20,8 +50,8 @@ def move_and_reach(fours, score, e, here, potential, h, length, reduced, mark, m
     """`move`, which raises marks[h + k] to `mark` where reduced[e + k] > 0."""
     here, mark = fours.spread(here), fours.spread(mark)
     with fours.loop(length) as (k, _):
-        flow = fours.move(score, e, here, potential, h, k, reduced)
-        fours.reach(fours.is_positive(flow), mark, marks, h, k)
+        flow = _move(fours, score, e, here, potential, h, k, reduced)
+        _reach(fours, fours.is_positive(flow), mark, marks, h, k)
 
 
 @loop_of(PAIR, "anxannaaa")
@@ -29,9 +59,9 @@ def move_and_spread(fours, score, e, here, potential, h, length, reduced, balanc
     """`move`, then `spread` of the positive numbers of `reduced`."""
     here, total, count = fours.spread(here), fours.variable(0.0), fours.counter()
     with fours.loop(length) as (k, _):
-        flow = fours.move(score, e, here, potential, h, k, reduced)
-        fours.spread_flow(flow, fours.is_positive(flow), balance, degree, h, k, total, count)
-    return fours.totals(total, count)
+        flow = _move(fours, score, e, here, potential, h, k, reduced)
+        _spread(fours, flow, fours.is_positive(flow), balance, degree, h, k, total, count)
+    return _totals(fours, total, count)
 
 
 @loop_of(PAIR, "anxannaa")
@@ -43,8 +73,8 @@ def spread(fours, value, e, least, amount, h, length, balance, degree):
     least, total, count = fours.spread(least), fours.variable(0.0), fours.counter()
     with fours.loop(length) as (k, _):
         is_above = fours.builder.fcmp_ordered(">", fours.load(value, e, k), least)
-        fours.spread_flow(fours.load(amount, e, k), is_above, balance, degree, h, k, total, count)
-    return fours.totals(total, count)
+        _spread(fours, fours.load(amount, e, k), is_above, balance, degree, h, k, total, count)
+    return _totals(fours, total, count)
 
 
 @loop_of(NOTHING, "anann")
@@ -52,7 +82,7 @@ def reach(fours, value, e, marks, h, length):
     """Raises marks[h + k] to 1 where value[e + k] > −∞."""
     one, lowest = (ir.Constant(NUMBERS, [number] * 4) for number in (1.0, float("-inf")))
     with fours.loop(length) as (k, _):
-        fours.reach(fours.builder.fcmp_ordered(">", fours.load(value, e, k), lowest), one, marks, h, k)
+        _reach(fours, fours.builder.fcmp_ordered(">", fours.load(value, e, k), lowest), one, marks, h, k)
 
 
 @loop_of(types.boolean, "anxxann")

@@ -1,6 +1,7 @@
 """The first prices of the search in `sinkhorn`, and its arrays.
 
-If ε is small, the first prices are the middle ones of the best matching, to which the answer tends as ε → 0.
+If scores are far apart, the first prices are the middle ones of the best matching, to which the answer tends as scores
+grow.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from pullback.kernels.matching.centering import center
 from pullback.kernels.matching.laplacian import System, new_system
 from pullback.kernels.tools import inner
 
-FAR = 8.0  # spread of scores, in units of ε, from which on the best matching is a good start
+FAR = 8.0  # spread of scores from which on the best matching is a good start
 
 
 class Workspace(NamedTuple):
@@ -59,7 +60,7 @@ def new_workspace(n, m):
 
 
 @inner
-def begin(rest, optional, epsilon, given, w):
+def begin(rest, optional, given, w):
     """Turns scores into what is left of t at the first prices; False if there is no matching.
 
     The prices of rows are `given`, if there are any; else the best score of each, or those of the best matching.
@@ -70,7 +71,6 @@ def begin(rest, optional, epsilon, given, w):
     for i in range(rows):
         w.row_base[i] = -np.inf
         for j in range(cols):
-            rest[i, j] /= epsilon
             w.row_base[i] = max(w.row_base[i], rest[i, j])
             lowest = min(lowest, rest[i, j])
         highest = max(highest, w.row_base[i])
@@ -83,7 +83,7 @@ def begin(rest, optional, epsilon, given, w):
         center(rest, optional, w.assignment, w.row_base)
         w.col_base[:cols] = w.assignment.price[:cols]
     for i in range(min(rows, len(given))):
-        w.row_base[i] = given[i] / epsilon
+        w.row_base[i] = given[i]
     for i in range(rows):
         if optional:
             w.row_base[i] = max(w.row_base[i], 0.0)

@@ -1,8 +1,8 @@
-"""Entropic matching: the mixture that maximizes ⟨s, μ⟩ + ε H(μ), where H(μ) = −Σ μ log μ.
+"""Entropic matching: the mixture that maximizes ⟨s, μ⟩ + H(μ), where H(μ) = −Σ μ log μ.
 
-Over the same mixtures as SparseMAP.  With a price for each row and column, in units of ε, the answer is
+Over the same mixtures as SparseMAP.  With a price for each row and column the answer is
 
-    μ_ij = exp(t_ij − u_i − v_j),    t_ij = s_ij / ε − 1
+    μ_ij = exp(t_ij − u_i − v_j),    t_ij = s_ij − 1
 
 where u, v minimize D(u, v) = Σ μ_ij + Σ u + Σ v; prices of sums that may be less than 1 are not negative.  Columns
 always have their best prices, v_j = log Σ_i exp(t_ij − u_i) or 0, which leaves a convex function of u whose gradient is
@@ -11,10 +11,10 @@ always have their best prices, v_j = log Σ_i exp(t_ij − u_i) or 0, which leav
   sweep   u_i += log of the sum of row i, Sinkhorn's iteration: the best prices of rows, with those of columns held
   step    Newton's on all prices of rows; its equations are those of `laplacian` with weights μ
 
-Sweeps come first, and whenever a step does not help.  They converge slowly if ε is small.  Then also the start matters,
-see `entropic_prices`; the derivative is in `sinkhorn_backward`.
+Sweeps come first, and whenever a step does not help.  They converge slowly if scores are far apart.  Then the start
+matters too, see `entropic_prices`; the derivative is in `sinkhorn_backward`.
 
-All is computed with logarithms, relative to the prices of the start, so that any ε will do.
+All is computed with logarithms, relative to the prices of the start, so that scores may be of any size.
 
 References: Sinkhorn (1964); Cuturi (2013); Brauer, Clason, Lorenz and Wirth (2017) for Newton's steps.
 """
@@ -220,13 +220,13 @@ def _maximize(rest, optional, tolerance, max_iterations, point, w):
 
 @kernel
 def sinkhorn(
-    scores, lengths, optional, epsilon, start_rows, start_cols, tolerance, max_iterations,
+    scores, lengths, optional, start_rows, start_cols, tolerance, max_iterations,
     point, row_price, col_price, iterations, error, lo, hi,
 ):  # fmt: skip
     """The entropic matching of each instance, with its prices.
 
     scores, point (batch, n, m); lengths (batch, 2), the rows and columns in use; row_price (batch, n) and col_price
-    (batch, m), in units of scores; all are zero in padding.  The search begins with the prices start_rows or
+    (batch, m); all are zero in padding.  The search begins with the prices start_rows or
     start_cols, those of the smaller side, unless they have a length of 0.  It ends when no sum is off by more than the
     tolerance, or after max_iterations; iterations and error (batch,) tell.  An iteration costs O(n m), or O(n² m) with
     Newton's method for n ≤ m.  Returns the first instance without a matching, or with a score of NaN or +∞ or a length
@@ -238,24 +238,24 @@ def sinkhorn(
         if not fits(lengths[b], scores[b]):
             return b
         rest, transposed, valid = load(scores[b], lengths[b], w.rest)
-        if not valid or not begin(rest, optional, epsilon, start_cols[b] if transposed else start_rows[b], w):
+        if not valid or not begin(rest, optional, start_cols[b] if transposed else start_rows[b], w):
             return b
         rows, cols = rest.shape
         mixture = w.point[: rows * cols].reshape(rows, cols)
         iterations[b], error[b] = _maximize(rest, optional, tolerance, max_iterations, mixture, w)
         unload(mixture, transposed, point[b])
         if transposed:
-            _write_prices(rows, cols, epsilon, w, col_price[b], row_price[b])
+            _write_prices(rows, cols, w, col_price[b], row_price[b])
         else:
-            _write_prices(rows, cols, epsilon, w, row_price[b], col_price[b])
+            _write_prices(rows, cols, w, row_price[b], col_price[b])
     return -1
 
 
 @inner
-def _write_prices(rows, cols, epsilon, w, row_price, col_price):
+def _write_prices(rows, cols, w, row_price, col_price):
     row_price[:] = 0.0
     col_price[:] = 0.0
     for i in range(rows):
-        row_price[i] = epsilon * (w.row_base[i] + w.row[i])
+        row_price[i] = w.row_base[i] + w.row[i]
     for j in range(cols):
-        col_price[j] = epsilon * (w.col_base[j] + w.col[j])
+        col_price[j] = w.col_base[j] + w.col[j]

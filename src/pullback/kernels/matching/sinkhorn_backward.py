@@ -2,7 +2,7 @@
 
 Prices change so that sums stay what they are where they have to be 1 or have a price:
 
-    product_ij = μ_ij (gradient_ij − a_i − b_j) / ε    with sums of 0 in these rows and columns
+    product_ij = μ_ij (gradient_ij − a_i − b_j)    with sums of 0 in these rows and columns
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from pullback.kernels.tools import inner, kernel
 
 
 @kernel
-def sinkhorn_backward(lengths, optional, epsilon, point, row_price, col_price, gradient, product, lo, hi):
+def sinkhorn_backward(lengths, optional, point, row_price, col_price, gradient, product, lo, hi):
     """The Jacobian of `sinkhorn`, which is symmetric, times `gradient`.
 
     point and prices are those `sinkhorn` wrote; gradient, product (batch, n, m).  O(n² m) for n ≤ m.
@@ -26,15 +26,15 @@ def sinkhorn_backward(lengths, optional, epsilon, point, row_price, col_price, g
         mixture, transposed, _ = load(point[b], lengths[b], numbers)
         slope, _, _ = load(gradient[b], lengths[b], slopes)
         if transposed:
-            _pull_back(mixture, slope, optional, epsilon, col_price[b], row_price[b], system)
+            _pull_back(mixture, slope, optional, col_price[b], row_price[b], system)
         else:
-            _pull_back(mixture, slope, optional, epsilon, row_price[b], col_price[b], system)
+            _pull_back(mixture, slope, optional, row_price[b], col_price[b], system)
         unload(slope, transposed, product[b])
     return -1
 
 
 @inner
-def _pull_back(point, slope, optional, epsilon, row_price, col_price, system):
+def _pull_back(point, slope, optional, row_price, col_price, system):
     """Replaces the gradient `slope` by the product."""
     rows, cols = point.shape
     for j in range(cols):
@@ -50,4 +50,4 @@ def _pull_back(point, slope, optional, epsilon, row_price, col_price, system):
     solve_dense(point, system)
     for i in range(rows):
         for j in range(cols):
-            slope[i, j] = point[i, j] * (slope[i, j] - (system.rows[i] + system.cols[j])) / epsilon
+            slope[i, j] = point[i, j] * (slope[i, j] - (system.rows[i] + system.cols[j]))

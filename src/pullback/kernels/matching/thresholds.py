@@ -7,7 +7,7 @@ Newton's method does not pass the solution after its first step.  A step costs o
 
 import numpy as np
 
-from pullback.kernels.tools import fmax, inner, summing
+from pullback.kernels.tools import inner, maximum, summing
 
 STEPS = 60
 ACCURATE = 1e-14  # change of a threshold that is not worth another pass
@@ -25,21 +25,13 @@ def _above(row, theta):
 
 
 @inner
-def _largest(row):
-    best = -np.inf
-    for j in range(row.shape[0]):
-        best = fmax(row[j], best)
-    return best
-
-
-@inner
 def _threshold(row):
     """θ with Σ max(0, r_j − θ) = 1; −∞ if no r_j is finite."""
     theta = 0.0
     for step in range(STEPS):
         mass, count = _above(row, theta)
         if count == 0.0:
-            theta = _largest(row) - 1.0
+            theta = maximum(row) - 1.0
             if theta == -np.inf:
                 break
             continue

@@ -18,9 +18,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from pullback.kernels.chain import largest
 from pullback.kernels.tagging.tables import join
-from pullback.kernels.tools import add_product, exp, fmax, inner, log, row_product, summing
+from pullback.kernels.tools import add_product, exponentiate, fmax, inner, log, maximum, row_product, summing
 
 _SAFE = 1e260
 _LOW = 1e-140  # where nothing is below, no product of two underflows
@@ -47,16 +46,9 @@ def new_lattice(n, t):
 
 
 @inner
-def _exponentiate(x):
-    """x = exp(x)."""
-    for j in range(x.shape[0]):
-        x[j] = exp(x[j])
-
-
-@inner
 def _relative(x):
     """Takes the largest of x off, and returns it; NaN is ignored."""
-    top = largest(x)
+    top = maximum(x)
     shift = top if top > -np.inf else 0.0
     for j in range(x.shape[0]):
         x[j] -= shift
@@ -83,7 +75,7 @@ def _load_steps(transitions, l):
             l.given[a, b] = l.step[a, b] = transitions[a, b]
     flat = l.step.reshape(t * t)
     l.top[0] = _relative(flat)
-    _exponentiate(flat)
+    exponentiate(flat)
     for a in range(t):
         for b in range(t):
             l.back[b, a] = l.step[a, b]
@@ -132,7 +124,7 @@ def forward(scores, table, n, l):
     join(scores, table, n, l.weight)
     for i in range(n):
         value += _relative(l.weight[i])
-    _exponentiate(l.weight.reshape(-1)[: n * t])  # in one go, because a row may be short
+    exponentiate(l.weight.reshape(-1)[: n * t])  # in one go, because a row may be short
     product = 1.0
     for i in range(n):
         reach = l.reach[i]

@@ -10,10 +10,9 @@ and a last tag count as scores of these tags.
 import numpy as np
 
 from pullback.kernels.active_set import mixture_over
-from pullback.kernels.chain import largest
 from pullback.kernels.tagging.tables import are_valid, join
 from pullback.kernels.tagging.viterbi import read_sequence, sweep
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import inner, maximum
 
 
 @inner
@@ -32,11 +31,11 @@ def _load(scores, b, n, options, own, out):
     if n > 0:
         join(scores[b], table, n, out)
     for i in range(n):
-        best = largest(out[i])
+        best = maximum(out[i])
         out[i] -= best if best > -np.inf else 0.0
     best = -np.inf
     for a in range(t):
-        best = max(best, largest(table[a]))
+        best = max(best, maximum(table[a]))
     shift = best if best > -np.inf else 0.0
     for a in range(t):
         for c in range(t):

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from pullback.kernels.chain import largest
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import inner, maximum
 
 
 @inner
@@ -42,7 +41,7 @@ def write_pairs(scores, table, n, pairs):
     joined, taken = np.empty((n, t)), 0.0
     join(scores, table, n, joined)
     for i in range(n):
-        top = largest(joined[i])
+        top = maximum(joined[i])
         shift = top if top > -np.inf else 0.0
         taken += shift
         for a in range(t if i > 0 else 1):

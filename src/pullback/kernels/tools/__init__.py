@@ -6,7 +6,7 @@ from pullback.kernels.tools.compilation import compiled, inlined, inner, kernel,
 from pullback.kernels.tools.products import add_product, row_product
 from pullback.kernels.tools.random import uniform
 from pullback.kernels.tools.sorted_lists import lists_of, merge_of, merge_terms
-from pullback.kernels.tools.vector import emit_exp, exp, exponentials, fmax, log, maximum
+from pullback.kernels.tools.vector import emit_exp, exp, exponentials, exponentiate, fmax, log, maximum
 
 __all__ = [
     "add_product",
@@ -17,6 +17,7 @@ __all__ = [
     "emit_exp",
     "exp",
     "exponentials",
+    "exponentiate",
     "first_best",
     "fmax",
     "fours",

@@ -84,31 +84,8 @@ class Fours:
     def sum(self, vector):
         return self.fold(vector, self.builder.fadd)
 
-    # ---- steps that several loops take
-
     def is_positive(self, vector):
         return self.builder.fcmp_ordered(">", vector, ir.Constant(NUMBERS, [0.0] * 4))
-
-    def move(self, score, e, here, potential, h, k, reduced):
-        moved = self.builder.fadd(self.load(score, e, k), self.builder.fsub(here, self.load(potential, h, k)))
-        self.store(moved, reduced, e, k)
-        return moved
-
-    def reach(self, is_active, mark, marks, h, k):
-        mark = self.where(is_active, mark, 0.0)
-        self.store(self.raised(self.load(marks, h, k), mark), marks, h, k)
-
-    def spread_flow(self, amount, is_active, balance, degree, h, k, total, count):
-        builder = self.builder
-        flow, number = self.where(is_active, amount, 0.0), self.where(is_active, ir.Constant(NUMBERS, [1.0] * 4), 0.0)
-        self.store(builder.fsub(self.load(balance, h, k), flow), balance, h, k)
-        self.store(builder.fadd(self.load(degree, h, k), number), degree, h, k)
-        builder.store(builder.fadd(builder.load(total), flow), total)
-        bits = builder.zext(builder.bitcast(is_active, ir.IntType(4)), LONG)
-        builder.store(builder.add(builder.load(count), builder.ctpop(bits)), count)
-
-    def totals(self, total, count):
-        return self.sum(self.builder.load(total)), self.builder.sitofp(self.builder.load(count), ir.DoubleType())
 
 
 def loop_of(result, kinds):

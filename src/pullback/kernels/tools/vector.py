@@ -117,6 +117,13 @@ def maximum(x):
     return best
 
 
+@inner
+def exponentiate(x):
+    """x = exp(x)."""
+    for k in range(len(x)):
+        x[k] = exp(x[k])
+
+
 @summing
 def _sum(x):
     total = 0.0
