@@ -46,6 +46,14 @@ class Flat(ABC):
         flat: Array = self.are_long(lengths) & (used >= self.parts * self.extent(lengths))
         return flat
 
+    def patience(self, lengths: Array, event: Sequence[int]) -> Array | None:
+        """For each example, the rounds after which it is projected as if it were flat; None if all may go on.
+
+        More than these are not told by the parts in use: with transitions that are nearly equal, hundreds or thousands
+        of vertices are tried for few that mix.
+        """
+        return None
+
     def are_tied(self, scores: Array, lengths: Array, point: Array, size: Array) -> Array:
         """Whether few vertices mix, as many as `size` says, on a face of so many that those would take long to find."""
         return np.zeros(len(size), np.bool_)

@@ -157,14 +157,31 @@ def mixture_projection(
                 lengths = apart(facts, np.arange(lo, hi))[0]
                 tied = lo + np.flatnonzero(flat.are_tied(scores[lo:hi], lengths, point[lo:hi], size[lo:hi]))
                 chosen = np.union1d(chosen, tied)
-            if len(chosen):
-                projected = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
-                found_here = flat.project(scores[chosen], *apart(facts, chosen), *projected)
-                solved = chosen[found_here]
-                point[solved], rest[solved], size[solved] = projected[0][found_here], projected[1][found_here], 0
-                late = np.setdiff1d(late, solved)
+            late = np.setdiff1d(late, project_flat(scores, facts, point, size, rest, chosen))
+            patience = flat.patience(apart(facts, late)[0], scores.shape[1:])
+            if patience is not None:
+                slow = [late[:0]]
+                for rounds in np.unique(patience):
+                    which = late[patience == rounds]
+                    left = search.resume(scores, facts, *found, which, tolerance, int(rounds))
+                    slow.append(which[left > max(tolerance, 10 * GAP_OF_DERIVATIVE)])
+                late = np.concatenate(slow)
+                late = np.setdiff1d(late, project_flat(scores, facts, point, size, rest, late))
             search.resume(scores, facts, *found, late, tolerance)
         return report
+
+    def project_flat(
+        scores: Array, facts: Sequence[Any], point: Array, size: Array, rest: Array, chosen: Array
+    ) -> Array:
+        """Projects some of the examples without their vertices; returns those that were solved."""
+        if len(chosen) == 0:
+            return chosen
+        assert flat is not None
+        projected = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
+        found_here = flat.project(scores[chosen], *apart(facts, chosen), *projected)
+        solved = chosen[found_here]
+        point[solved], rest[solved], size[solved] = projected[0][found_here], projected[1][found_here], 0
+        return solved
 
     def differentiate(scores: Array, *given: Any) -> int:
         *facts, tolerance, parts, size, gradient = given[: -3 - (also is not None)]
@@ -223,15 +240,16 @@ class VertexSearch:
         size: Array,
         lo: int,
         hi: int,
-        start: Array | None = None,
         tolerance: float = GAP_OF_DERIVATIVE,
     ) -> int:
         found = (point, parts, size, lo, hi)
-        limits: dict[str, Any] = {"start": start, "tolerance": tolerance}
-        gap, converged, report = nearest(self.kernel, scores, facts, *found, **limits)
-        if not converged[lo:hi].all():
-            warn_of_gap(f"SparseMAP over {self.structure} stopped at a gap of {gap[lo:hi].max():.1e}.")
+        gap, converged, report = nearest(self.kernel, scores, facts, *found, tolerance=tolerance)
+        self._warn(gap[lo:hi], converged[lo:hi])
         return report
+
+    def _warn(self, gap: Array, converged: Array) -> None:
+        if not converged.all():
+            warn_of_gap(f"SparseMAP over {self.structure} stopped at a gap of {gap.max():.1e}.")
 
     def resume(
         self,
@@ -242,16 +260,24 @@ class VertexSearch:
         size: Array,
         which: Array,
         tolerance: float,
-    ) -> None:
-        """Goes on with some of the examples from the vertices that were found for them."""
+        rounds: int | None = None,
+    ) -> Array:
+        """Goes on with some of the examples from the vertices that were found for them; returns their gaps.
+
+        Without a limit on the rounds, it warns where it has to stop.
+        """
         if len(which) == 0:
-            return
+            return np.empty(0)
         start = parts[which, : size[which].max()]
         start[np.arange(start.shape[1]) >= size[which, None]] = -1
         found = (point[which], np.empty((len(which), *parts.shape[1:]), parts.dtype), size[which])
-        self.run(scores[which], _some(facts, which), *found, 0, len(which), start, tolerance)
+        limits: dict[str, Any] = {"start": start, "rounds": rounds, "tolerance": tolerance}
+        gap, converged, _ = nearest(self.kernel, scores[which], _some(facts, which), *found, 0, len(which), **limits)
+        if rounds is None:
+            self._warn(gap, converged)
         most = max(start.shape[1], int(found[2].max()))  # there is room for many more, which would take long to copy
         point[which], parts[which, :most], size[which] = found[0], found[1][:, :most], found[2]
+        return gap
 
 
 def _some(facts: Sequence[Any], which: Array) -> list[Any]:

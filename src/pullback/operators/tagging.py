@@ -75,9 +75,17 @@ class _Inwards(Flat):
         There will be about as many as parts in use, one less for each position.
         """
         t, more = point.shape[2], _choices(lengths, point)
-        most = np.minimum(self.parts * np.sqrt(lengths * (t**2 + 40.0)), 0.75 * lengths * (t - 1))
+        most = np.minimum(self._most(lengths, t), 0.75 * lengths * (t - 1))
         flat: Array = self.are_long(lengths) & (more >= most)
         return flat
+
+    def _most(self, lengths: Array, t: int) -> Array:
+        """How many vertices take as long as the interior."""
+        most: Array = self.parts * np.sqrt(lengths * (t**2 + 40.0))
+        return most
+
+    def patience(self, lengths: Array, event: Sequence[int]) -> Array | None:
+        return (1.25 * self._most(lengths, event[-1])).astype(np.int64)
 
     def are_tied(self, scores: Array, lengths: Array, point: Array, size: Array) -> Array:
         """A few vertices that use that many tags: others, which mix their tags, tie with them, as with equal scores."""

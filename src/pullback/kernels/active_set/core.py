@@ -30,7 +30,7 @@ RUNNING, CONVERGED, STALLED = 0, 1, 2
 
 # Squared distance from the others' affine hull, relative to the vertex's own square, below which a vertex counts as
 # dependent: rounding leaves 1e-13, vertices of zeros and ones are seldom nearer than 1e-4.
-_DEPENDENT = 1e-10
+_DEPENDENT = 1e-12
 _NEGLIGIBLE = 1e-13  # a weight this small is rounding
 
 

@@ -137,7 +137,7 @@ def _nearest_of_any(grid, score, taken, rest):
             if found < np.inf:
                 return found
     goal = min(max(0.1 * size * size, 1e-13), 1e-7) if size > 0.0 else 1e-7
-    return _nearest(grid, score, unit, (goal, 1e-2 * goal, 1e-4 * goal), taken, rest)
+    return _nearest(grid, score, unit, (goal, 1e-2 * goal, 1e-4 * goal, 1e-6 * goal), taken, rest)
 
 
 @kernel
