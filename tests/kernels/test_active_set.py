@@ -261,6 +261,14 @@ def dependent_projection(scores, bonus, vertices, capacity=4):
     return everyone, slope.max() - slope @ everyone
 
 
+def test_a_vertex_that_is_very_near_to_the_hull_of_the_others_still_counts():
+    away = 1e-5
+    vertices = np.array([[1.0, 0, 0, -1], [0, 1.0, 0, -1], [0, 0, 1.0, -1], [1 / 3, 1 / 3, 1 / 3, away - 1]])
+    bonus = np.array([0.0, 0.0, 0.0, -0.5 * away])  # less than it gains by being nearer to the origin
+    weights, certificate = dependent_projection(np.zeros(4), bonus, vertices)
+    assert weights[3] > 0.9 and certificate <= 1e-10
+
+
 def test_a_dependent_vertex_with_a_better_value_takes_the_place_of_another():
     """Vertices with a score of their own, as sequences have from transitions: equal points may differ in value."""
     random = np.random.default_rng(13)

@@ -38,7 +38,7 @@ def project(scores, graphs, sinks):
     point, rest, gap = np.full((3, *scores.shape), 7.0)
     gap = np.full(len(scores), np.inf)
     before = scores.copy()
-    assert inwards.approach(scores, graphs, sinks, 1e-9, point, rest, gap, 0, len(scores)) == -1
+    assert inwards.approach(scores, graphs, sinks, scores.shape[1], 1e-9, point, rest, gap, 0, len(scores)) == -1
     np.testing.assert_array_equal(scores, before)
     return point, rest, gap
 
@@ -81,7 +81,7 @@ def test_the_point_is_the_nearest_and_its_derivative_projects_onto_its_face(kind
             np.testing.assert_allclose(point[0], nearest_of(used, allowed), atol=1e-9 * max(1.0, 4 * scale))
 
             gradient, product = rng.normal(size=(1, parts)), np.full((1, parts), 7.0)
-            assert inwards.approach_backward(rest, graphs, sinks, gradient, product, 0, 1) == -1
+            assert inwards.approach_backward(rest, graphs, sinks, rest.shape[1], gradient, product, 0, 1) == -1
             theta = np.where(np.isneginf(rest[0]), 0.0, rest[0])
             best = allowed[allowed @ theta >= (allowed @ theta).max() - 1e-8]
             projector = np.linalg.pinv(best - best[0]) @ (best - best[0])

@@ -40,6 +40,7 @@ def with_gradients(inputs, **options):
 
 def vertices_only(monkeypatch):
     monkeypatch.setattr(tagging._Inwards, "are_flat", lambda self, scores, lengths, point: np.zeros(len(lengths), bool))
+    monkeypatch.setattr(tagging._Inwards, "patience", lambda self, lengths, event: None)
 
 
 def gap_of(structure, scores, point):
@@ -141,6 +142,25 @@ def test_full_size_sequences_of_any_scale_have_a_certificate(scale):
     structure = pb.Tagging(*inputs[1:])
     gap = gap_of(structure, inputs[0], structure.sparsemap(inputs[0]))
     assert (gap <= 1e-6 * max(1.0, float(inputs[0].abs().max()))).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_transitions_that_are_nearly_equal_go_by_the_interior_after_a_while():
+    n, t = 31, 13  # as after Adam's first step, where each is the learning rate up or down
+    signs, less = torch.sign(normal((t, t), 1)), torch.rand((t, t), generator=torch.Generator().manual_seed(2))
+    transitions = 0.003 * signs * (1 - 1e-6 * less.double() ** 3)
+    scores = (0.3 * normal((4, n, t))).requires_grad_()
+    structure = pb.Tagging(transitions)
+    size = tagging.sequences.sparsemap(*structure._inputs(scores), 1e-12)[2]
+    assert (size == 0).all()
+    point = structure.sparsemap(scores)
+    assert (gap_of(structure, scores.detach(), point.detach()) <= 1e-9).all()
+    weights = normal(point.shape, seed=9)
+    (gradient,) = torch.autograd.grad((point * weights).sum(), scores)
+    direction, step = normal(point.shape, seed=10), 1e-8
+    ends = [structure.sparsemap(scores.detach() + sign * direction) for sign in (step, -step)]
+    difference = ((ends[0] - ends[1]) / (2 * step) * weights).sum((-2, -1))
+    assert_close((gradient * direction).sum((-2, -1)), difference, atol=1e-4, rtol=1e-4)
 
 
 def test_a_tolerance_is_kept_where_scores_are_flat():

@@ -2,11 +2,13 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 import pullback as pb
+from pullback.operators import segments
 
 
 def example(forbidden=True):
@@ -66,6 +68,41 @@ def test_sparsemap_and_marginals_are_differentiable_in_scores_and_transitions():
             return getattr(pb.Segmentation(transitions=t), name)(s)
 
         assert torch.autograd.gradcheck(call, (0.3 * scores.detach().requires_grad_(), transitions), atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 0.1, 1.0, 30.0])
+def test_the_interior_and_the_vertices_agree_and_so_do_all_gradients(scale):
+    scores, transitions = (scale * given.detach() for given in example())
+    lengths = np.array([4, 3])
+    inputs = scores.clone().requires_grad_(), transitions.clone().requires_grad_()
+    wanted = pb.Segmentation(torch.from_numpy(lengths), transitions=inputs[1]).sparsemap(inputs[0])
+    gradient = torch.randn(scores.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    expected = torch.autograd.grad((wanted * gradient).sum(), inputs)
+    inside = segments._Inwards(least=2, parts=np.inf)
+    tables = transitions.expand(2, 3, 3).numpy()
+    point, rest = np.empty(scores.shape), np.empty(scores.shape)
+    assert inside.project(scores.numpy(), lengths, [tables], point, rest).all()
+    assert_close(torch.from_numpy(point), wanted.detach(), atol=1e-9 * max(1.0, scale), rtol=0)
+    product, uses = inside.differentiate(rest, lengths, [tables], gradient.numpy())
+    assert_close(torch.from_numpy(product), expected[0], atol=1e-6, rtol=0)
+    assert_close(torch.from_numpy(uses.sum(0)), expected[1], atol=1e-6, rtol=0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_transitions_that_are_nearly_equal_go_by_the_interior_after_a_while():
+    n, w, t = 25, 4, 5  # as after Adam's first step, where each is the learning rate up or down
+    generator = torch.Generator().manual_seed(1)
+    signs = torch.sign(torch.randn(t, t, generator=generator, dtype=torch.float64))
+    transitions = 0.003 * signs * (1 - 1e-6 * torch.rand(t, t, generator=generator) ** 3)
+    scores = 0.1 * torch.randn(2, n, w, t, generator=generator, dtype=torch.float64)
+    structure = pb.Segmentation(transitions=transitions)
+    size = segments.joined.sparsemap(*structure._inputs(scores), 1e-12)[2]
+    assert (size == 0).all()
+    point = structure.sparsemap(scores)
+    rest = scores - point
+    best = structure.argmax(rest)
+    ahead = structure.own_score(best) - structure.own_score(point)
+    assert (structure.inner(rest, best) - structure.inner(rest, point) + ahead <= 1e-9).all()
 
 
 def test_errors_name_what_was_given():

@@ -98,7 +98,9 @@ class _Inwards(Flat):
         nearest, gap = np.zeros(scores.shape), np.full(len(scores), np.inf)
         wide = np.ascontiguousarray(scores, np.float64)
         graphs = self._read(wide, lengths, numbers)
-        kernels.paths.approach(_flat(wide), *graphs, GAP, _flat(nearest), _flat(rest), gap, 0, len(scores))
+        kernels.paths.approach(
+            _flat(wide), *graphs, scores[0].size, GAP, _flat(nearest), _flat(rest), gap, 0, len(scores)
+        )
         point[:] = nearest
         solved: Array = gap < np.inf
         return solved
@@ -106,7 +108,7 @@ class _Inwards(Flat):
     def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> tuple[Array, ...]:
         product, wide = np.zeros(rest.shape), np.ascontiguousarray(gradient, np.float64)
         graphs = self._read(rest, lengths, numbers)
-        kernels.paths.approach_backward(_flat(rest), *graphs, _flat(wide), _flat(product), 0, len(rest))
+        kernels.paths.approach_backward(_flat(rest), *graphs, rest[0].size, _flat(wide), _flat(product), 0, len(rest))
         return (product,)
 
 

@@ -3,6 +3,9 @@
 All but the active set go through a graph in which a transition at each position is a part of its own.
 """
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ from numpy.typing import NDArray
 
 from pullback import kernels
 from pullback.operators._family import Family, choices
+from pullback.operators._flat import GAP, Flat
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 
 Array = NDArray[Any]
@@ -112,6 +116,37 @@ class _Joined:
         np.add.at(product, (labels[:-1], labels[1:]), share)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Inwards(Flat):
+    """What vertices take long for, by an interior-point method over the same graph."""
+
+    def patience(self, lengths: Array, event: Sequence[int]) -> Array | None:
+        """As many rounds as take the time of the interior, as measured."""
+        _, w, t = event
+        return (4 * lengths * math.sqrt(w * t)).astype(np.int64)
+
+    def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
+        joined, *graphs = _Joined.read(_wide(scores), _wide(numbers[0]), lengths)
+        nearest, left, gap = np.zeros(joined.shape), np.zeros(joined.shape), np.full(len(scores), np.inf)
+        kernels.paths.approach(joined, *graphs, scores[0].size, GAP, nearest, left, gap, 0, len(scores))
+        _part(nearest, point, None, 0, len(scores))
+        _part(left, rest, None, 0, len(scores))
+        solved: Array = gap < np.inf
+        return solved
+
+    def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> tuple[Array, ...]:
+        joined, *graphs = _Joined.read(_wide(rest), _wide(numbers[0]), lengths)
+        along, product = _join(_wide(gradient), np.zeros(numbers[0].shape)), np.zeros(joined.shape)
+        kernels.paths.approach_backward(joined, *graphs, rest[0].size, along, product, 0, len(rest))
+        products = np.empty(rest.shape), np.empty(numbers[0].shape)
+        _part(product, *products, 0, len(rest))
+        return products
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.float64)
+
+
 def _work(scores: Array, *_: Any) -> float:
     return 5.0 * float(scores[0].size) + 5.0 * float(scores.shape[1] * scores.shape[3] ** 2)
 
@@ -127,6 +162,7 @@ joined = Family(
             _Joined,
             capacity="8 * n + 1",
             also="transitions",
+            flat=_Inwards(least=2, parts=math.inf, rounds=256),
             work=_work,
             **_OPTIONS,
         )

@@ -27,10 +27,10 @@ def _largest_residual(weight, pull, lack):
 
 @inner
 def _subtract(network, score, taken, rest):
-    """Writes s − μ of groups; returns ⟨s − μ, μ⟩."""
+    """Writes s − μ of groups, s of those that have no part; returns ⟨s − μ, μ⟩, what these score included."""
     along = 0.0
     for g in range(len(taken)):
-        rest[g] = score[g] - taken[g] if network.part[g] >= 0 else 0.0
+        rest[g] = score[g] - (taken[g] if network.part[g] >= 0 else 0.0)
         along += rest[g] * taken[g]
     return along
 
@@ -64,7 +64,7 @@ def interior_over(name, home, begin, residuals, room_of, couple, solve, take, sl
     slacks(network, score, slack)                              how far the best path through each edge is from the best;
                                                                returns the score of that
     worth(network, flow)                                       what edges score beside their parts
-    A network has the `part` of each group, −1 where it has no score.
+    A network has the `part` of each group, −1 where it has none, and its flow no coordinate.
     """
     follow = central_path_over(name, home, residuals, couple, solve)
 

@@ -1,16 +1,20 @@
-"""SparseMAP over paths whose edges share parts, where very many paths mix, and its derivative, by the interior."""
+"""SparseMAP over paths where very many of them mix, and its derivative, by the interior.
+
+Edges may share parts; and parts may have no coordinates, but scores alone, as transitions have.
+"""
 
 import numpy as np
 
 from pullback.kernels.paths import network as edges_of
 from pullback.kernels.paths.graph import last_node, lattice_of, load
 from pullback.kernels.paths.interior import Face, interior_over
-from pullback.kernels.paths.network import depths, network_of, skyline_of, slacks
+from pullback.kernels.paths.network import depths, network_of, skyline_of, slacks, with_coordinates
 from pullback.kernels.paths.positions import begin, residuals
 from pullback.kernels.tools import inner, kernel
 
 _GOALS = (1e-7, 1e-10, 1e-13)  # of Σ f z, after which edges in use are looked at
 _TIED = 1e-8  # an edge belongs to the face if the best path through it is this close to the best
+_ROUNDING = 1e-12  # but where scores without coordinates are tiny, or large, no closer than they are computed
 _LOUD = (1e-4, 1e-6)  # sizes of scores, the first of which rounding leaves alone, the second mostly
 
 _INTERIOR = interior_over(
@@ -55,6 +59,16 @@ def _excess(network, rest, taken):
 
 
 @inner
+def _largest_alone(network, score):
+    """The largest absolute score of an edge without a part."""
+    largest = 0.0
+    for g in range(len(score)):
+        if network.part[g] < 0:
+            largest = max(largest, abs(score[g]))
+    return largest
+
+
+@inner
 def _nearest(network, score, tolerance, taken, rest):
     """Writes μ and s − μ of groups, where the latter may be that of the scores made louder; returns the gap, or ∞.
 
@@ -63,6 +77,7 @@ def _nearest(network, score, tolerance, taken, rest):
     and exactly those if each of the two points is on the face of the other.
     """
     edges, groups, gap = len(network.tail), len(network.part), np.inf
+    is_mixed = _largest_alone(network, score) > 0.0  # what scores alone stays what it is, however loud the others are
     matrix, size, unit = skyline_of(network), np.sqrt((score * score).mean()), max(1.0, np.abs(score).max())
     face = Face(np.empty(edges), np.empty(edges), np.empty(network.nodes - 1))
     loud, kept = np.empty(groups), np.empty(groups)
@@ -77,6 +92,8 @@ def _nearest(network, score, tolerance, taken, rest):
                 break
             own = Face(face.weight.copy(), face.flow.copy(), face.potential.copy())
             gap = _exchange(network, score, 1.0, matrix, own, taken, rest)
+            if gap < np.inf and is_mixed:
+                return gap
             if max(_excess(network, kept, taken), _excess(network, rest, loud)) <= 0.1 * tolerance and gap < np.inf:
                 rest[:] = kept
                 return gap
@@ -86,25 +103,26 @@ def _nearest(network, score, tolerance, taken, rest):
 
 
 @inner
-def _read(network, parts, numbers):
-    """numbers[g] = that of the part of each group, 0 for edges without a score."""
-    for g in range(len(numbers)):
-        numbers[g] = parts[network.part[g]] if network.part[g] >= 0 else 0.0
+def _read(part, numbers, out):
+    """out[g] = the number of the part of each group, 0 for edges without any."""
+    for g in range(len(out)):
+        out[g] = numbers[part[g]] if part[g] >= 0 else 0.0
 
 
 @inner
-def _write(network, numbers, parts):
+def _write(part, numbers, out):
     for g in range(len(numbers)):
-        if network.part[g] >= 0:
-            parts[network.part[g]] = numbers[g]
+        if part[g] >= 0:
+            out[part[g]] = numbers[g]
 
 
 @kernel
-def approach(scores, graphs, sinks, tolerance, point, rest, gap, lo, hi):
+def approach(scores, graphs, sinks, parts, tolerance, point, rest, gap, lo, hi):
     """The nearest mixture of paths of each instance that has a sink above 0, and its gap.
 
-    scores, point and rest are (batch, parts), float64; graphs and sinks as in `argmax`; gap (batch,).  `rest` becomes
-    s − μ, all that the derivative needs, −∞ where there is no part.  Where the gap is above `tolerance` times the
+    scores, point and rest are (batch, all parts), float64, of which the first `parts` have coordinates; graphs and
+    sinks as in `argmax`; gap (batch,).  `rest` becomes s − μ, and s of parts without a coordinate: all that the
+    derivative needs, −∞ where there is no part.  Where the gap is above `tolerance` times the
     largest score (if that is above 1), it is ∞.  Some dozen steps, each of O(edges + nodes · width²); `width` is how
     far edges reach.
     """
@@ -116,34 +134,42 @@ def approach(scores, graphs, sinks, tolerance, point, rest, gap, lo, hi):
         network = network_of(lattice, weight)
         if network.nodes < 2:
             continue
-        groups = len(network.part)
+        part, groups = network.part, len(network.part)
+        network = with_coordinates(network, parts)
         score, taken, left = np.empty(groups), np.empty(groups), np.empty(groups)
-        _read(network, scores[b], score)
+        _read(part, scores[b], score)
         largest = max(1.0, np.abs(score).max())
         _center(network, score)
         found = _nearest(network, score, tolerance, taken, left)
         if found <= tolerance * largest:
             gap[b] = found
             point[b], rest[b] = 0.0, -np.inf
-            _write(network, np.maximum(taken, 0.0), point[b])
-            _write(network, left, rest[b])
+            _write(part, np.maximum(taken, 0.0), point[b])
+            _write(part, left, rest[b])
     return -1
 
 
 @kernel
-def approach_backward(rest, graphs, sinks, gradient, product, lo, hi):
-    """The Jacobian of `approach`, which is symmetric, times `gradient`: its projection onto the span of the face."""
+def approach_backward(rest, graphs, sinks, parts, gradient, product, lo, hi):
+    """The Jacobian of `approach`, which is symmetric, times `gradient`: its projection onto the span of the face.
+
+    The gradient is not read where parts have no coordinate; their product tells how often a change along the projection
+    takes them, which is the gradient of their scores.  Where several changes do, it is that of the least.
+    """
     last, weight = last_node(graphs), np.empty(graphs.shape[2])
     for b in range(lo, hi):
         lattice = lattice_of(graphs, sinks, b)
         if lattice.sink <= 0 or not load(rest[b], lattice, last, weight):
             continue
         network = network_of(lattice, weight)
-        edges, groups = len(network.tail), len(network.part)
+        part, edges, groups = network.part, len(network.tail), len(network.part)
+        network = with_coordinates(network, parts)
         score, target, taken = np.empty(groups), np.empty(groups), np.empty(groups)
-        _read(network, rest[b], score)
-        _read(network, gradient[b], target)
-        _tangent(network, network, score, target, _TIED, np.zeros(network.nodes - 1), np.zeros(edges), taken)
+        _read(part, rest[b], score)
+        _read(network.part, gradient[b], target)
+        alone = _largest_alone(network, score)
+        tied = max(_TIED * min(1.0, alone), _ROUNDING * max(1.0, np.abs(score).max())) if alone > 0.0 else _TIED
+        _tangent(network, network, score, target, tied, np.zeros(network.nodes - 1), np.zeros(edges), taken)
         product[b] = 0.0
-        _write(network, taken, product[b])
+        _write(part, taken, product[b])
     return -1

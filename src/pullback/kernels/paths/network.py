@@ -21,7 +21,7 @@ class Network(NamedTuple):
     """Nodes that are on a path, 0 the source, the last one the sink; edges in the order of their heads.
 
     tail, head (edges,);  first (groups + 1,): the edges first[g], …, first[g + 1] − 1 take the same part;  part
-    (groups,), −1 for an edge without a score, which is a group of its own.
+    (groups,), −1 for an edge without a part, which is a group of its own.
     """
 
     tail: np.ndarray
@@ -91,6 +91,15 @@ def _grouped(tail, head, part, nodes):
             groups += 1
     first[groups] = edges
     return Network(tail, head, first[: groups + 1].copy(), taken[:groups].copy(), nodes)
+
+
+@inner
+def with_coordinates(network, parts):
+    """The same network, whose parts from that number on have no coordinates; each of these is that of a single edge."""
+    part = network.part.copy()
+    for g in range(len(part)):
+        part[g] = part[g] if part[g] < parts else -1
+    return Network(network.tail, network.head, network.first, part, network.nodes)
 
 
 @inner

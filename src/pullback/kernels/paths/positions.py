@@ -48,10 +48,10 @@ def begin(network, score):
 
 @inner
 def _go_away(network, score, flow, away):
-    """away = μ − s of groups, 0 for edges without a score."""
+    """away = μ − s of groups; edges without a part have a score alone."""
     take(network, flow, away)
     for g in range(len(away)):
-        away[g] = away[g] - score[g] if network.part[g] >= 0 else 0.0
+        away[g] = (away[g] if network.part[g] >= 0 else 0.0) - score[g]
 
 
 @inner
