@@ -32,6 +32,6 @@ sweep rationales --data "$data" --estimators "every_word,random,frozen,ste,spigo
 sweep parsing --data "$data" --estimators "flat,chain,reversed_chain,random,perceptron,crf,sparsemap" --set projective=false,true --seeds 3
 sweep tagging --data "$data" --estimators outside,random,perceptron,crf,sparsemap --set transitions=learned,none --seeds 3
 
-# Digits in order, pronunciations, morphs.
+# Digits in order, pronunciations.
 sweep digits --estimators "gold,supervised,frozen,random,ste,spigot,spigot(noise=1),sparsemap,imle,perturbed,blackbox" --seeds 3
 sweep alignment --data "$data" --language dut --estimators "diagonal,random,frozen,ste,spigot,spigot_eg,structured_attention,sparsemap,perturb_and_map,reinforce" --seeds 3

@@ -50,7 +50,7 @@ def test_a_run_survives_being_written_down(name):
     [
         ({"estimator": "spigott"}, "'spigott' is not known; did you mean 'spigot'?"),
         ({"options": (("step_sise", 1.0),)}, "option 'step_sise' is not known; did you mean 'step_size'?"),
-        ({"options": (("step_size", -1.0),)}, "step_size is -1; expected a finite number ≥ 0"),
+        ({"options": (("step_size", -1.0),)}, "step_size is -1.0; expected a finite number ≥ 0"),
         ({"estimator": "gold", "options": (("step_size", 1.0),)}, "gold: option 'step_size' is not known"),
         ({"estimator": "reinforce", "options": (("baseline", "leave_one"),)}, "leave_one_out"),
         ({"steps": 0}, "steps is 0; expected a number > 0"),

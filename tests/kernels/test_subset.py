@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chisquare
 
-from pullback.kernels.subset import argmax, hessian_product, partition, project, project_backward, sample
+from pullback.kernels.subset import argmax, hessian_product, partition, project, project_backward, sample, sample_bits
 from reference import subset as reference
 
 SCALES = (1e-3, 1.0, 30.0, 1e4)
@@ -266,6 +266,17 @@ def test_many_items_are_sampled_with_their_marginals():
     sample(scores, low, high, rng.random(z.shape), z, 0, 2)
     error = (z.mean(1) - marginals) / np.sqrt(marginals * (1 - marginals) / 5000)
     assert np.abs(error).max() < 4.5
+
+
+def test_bits_are_ones_with_their_chances_and_as_their_seeds_say():
+    chances = np.array([[0.0, 0.1, 0.5, 0.9, 1.0], [1.0, 0.0, 0.3, 0.3, 0.3]])
+    z, again = filled(2, 20_000, 5), filled(2, 20_000, 5)
+    assert sample_bits(chances, np.array([3, 4]), 20_000, z, 0, 2) == -1
+    assert set(np.unique(z)) <= {0.0, 1.0}
+    assert (np.abs(z.mean(1) - chances) <= 4.5 * np.sqrt(chances * (1 - chances) / 20_000)).all()
+    assert np.abs(np.corrcoef(z[1, :, 2:].T) - np.eye(3)).max() < 0.05
+    sample_bits(chances, np.array([5, 4]), 20_000, again, 0, 2)
+    assert (again[1] == z[1]).all() and (again[0] != z[0]).any()
 
 
 def run_all(scores, low, high, lo, hi):

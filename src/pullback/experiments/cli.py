@@ -140,7 +140,8 @@ def _train_all(
     for key, reason in failures.items():
         by_reason.setdefault(reason, []).append(key)
     for reason, keys in by_reason.items():
-        console.print(f"not finished: {keys[0] if len(keys) == 1 else f'{len(keys)} runs'}: {reason}", soft_wrap=True)
+        others = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        console.print(f"not finished: {keys[0]}{others}: {reason}", soft_wrap=True)
     return failures
 
 

@@ -11,7 +11,7 @@ import pullback as pb
 from pullback.experiments.estimators import options_of
 from pullback.experiments.records import Result
 from pullback.experiments.report.summary import Row, Section, sections
-from pullback.experiments.run import Run
+from pullback.experiments.run import Run, flag
 from pullback.experiments.tasks import SETUPS
 
 
@@ -69,8 +69,8 @@ def table_of_tasks() -> Table:
 def _differences(first: str, run: Run[Any]) -> str:
     """What a set-up changes of the first one of its task."""
     standard = SETUPS[first].settings()
-    changed = [f"{name} {value}" for name, value in run.settings().items() if value != standard[name]]
-    return f"{first} with {', '.join(changed).replace('_', ' ')}"
+    changed = [flag(name, value) for name, value in run.settings().items() if value != standard[name]]
+    return f"{first} {' '.join(changed)}"
 
 
 def table_of_estimators() -> Table:

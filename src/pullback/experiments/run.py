@@ -77,8 +77,7 @@ class Run(Generic[AnyTask]):
         for part in (self.task, self.optimizer):
             _check_choices(part)
         standard = self._standard_options()
-        given = {name: _plain(value) for name, value in self.options}
-        told = {name: value for name, value in given.items() if not _is_same(value, standard.get(name))}
+        told = {name: value for name, value in dict(self.options).items() if not _is_same(value, standard.get(name))}
         object.__setattr__(self, "options", tuple(sorted(told.items())))
         if not takes_noise(self.task, self.estimator):
             object.__setattr__(self, "noise", 0.0)
@@ -106,7 +105,7 @@ class Run(Generic[AnyTask]):
         return {
             "task": {"name": self.task.name, **_settings_of(self.task)},
             "estimator": self.estimator,
-            "options": dict(self.options),
+            "options": {name: _plain(value) for name, value in self.options},
             "noise": self.noise,
             "noise_until": self.noise_until,
             "optimizer": asdict(self.optimizer),
@@ -166,7 +165,7 @@ class Run(Generic[AnyTask]):
         """The command that repeats this run; `name` is a set-up, and `standard` its run."""
         standard = replace(standard, estimator=self.estimator, options=())  # one that takes no noise needs no --noise 0
         changed = [
-            _flag(setting, value)
+            flag(setting, value)
             for setting, value in self.settings().items()
             if setting == "estimator" or value != standard.settings()[setting]
         ]
@@ -175,8 +174,8 @@ class Run(Generic[AnyTask]):
 
 
 def _plain(value: Value) -> Value:
-    """A whole number without its point: 10.0 and 10 are one value, and shall make one run."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    """A whole number without its point: 10.0 and 10 make one run."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
 def _is_same(value: Value, standard: Any) -> bool:
@@ -199,7 +198,7 @@ def _like(name: str, value: Value, present: Value) -> Value:
     return value
 
 
-def _flag(name: str, value: Value) -> str:
+def flag(name: str, value: Value) -> str:
     flag = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{flag}" if value else f"--no-{flag}"

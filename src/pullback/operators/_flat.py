@@ -25,7 +25,7 @@ class Flat(ABC):
     least: the fewest words, or rows or columns.
     rounds: of the active-set method, after which it shows whether scores are flat.
     parts: how many are in use by then at least, relative to the `extent` of the example; with flat scores every vertex
-    brings new parts, and hundreds or thousands will mix.
+    brings new parts, and hundreds or thousands will mix.  ∞: parts in use tell nothing.
     """
 
     least: int
@@ -49,8 +49,8 @@ class Flat(ABC):
     def patience(self, lengths: Array, event: Sequence[int]) -> Array | None:
         """For each example, the rounds after which it is projected as if it were flat; None if all may go on.
 
-        More than these are not told by the parts in use: with transitions that are nearly equal, hundreds or thousands
-        of vertices are tried for few that mix.
+        The parts in use do not tell all examples that are slow: with transitions that are nearly equal few vertices
+        mix, but hundreds or thousands are tried.
         """
         return None
 

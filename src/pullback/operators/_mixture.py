@@ -166,7 +166,8 @@ def mixture_projection(
                     left = search.resume(scores, facts, *found, which, tolerance, int(rounds))
                     slow.append(which[left > max(tolerance, 10 * GAP_OF_DERIVATIVE)])
                 late = np.concatenate(slow)
-                late = np.setdiff1d(late, project_flat(scores, facts, point, size, rest, late))
+                fresh = np.setdiff1d(late, chosen)  # not those that it could not solve
+                late = np.setdiff1d(late, project_flat(scores, facts, point, size, rest, fresh))
             search.resume(scores, facts, *found, late, tolerance)
         return report
 

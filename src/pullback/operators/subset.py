@@ -51,9 +51,9 @@ sample = kernel_operator(
     refusal=_refusal,
 )
 """One draw for each row of uniforms in [0, 1)."""
-toss = kernel_operator(
+sample_bits = kernel_operator(
     "binary_sample(chances[n], seeds[], int count) -> drawn[count, n]",
-    kernels.subset.toss,
+    kernels.subset.sample_bits,
     work=lambda chances, seeds, count, drawn, *_: 2.0 * drawn[:1].size,
 )
 """Subsets of any size, whose items are independent."""

@@ -59,7 +59,8 @@ class Structure(ABC):
 
     It bounds ‖μ − sparsemap(s)‖², and `Solution.gap` is what was reached.  With a tolerance, the derivative is that on
     the span of the vertices found, as the face of the solution is not known yet.  A structure whose SparseMAP does not
-    go by vertices, and so ends at the solution itself, uses the tolerance in `solve` and `support` alone.
+    go by vertices, and so ends at the solution itself, uses the tolerance in `solve` and `support` alone; so does an
+    example so flat that it is projected without vertices.
     """
 
     length_axes: ClassVar[int] = 1

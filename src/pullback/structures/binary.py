@@ -84,7 +84,7 @@ class Binary(LogLinear, Enumerable):
         sample_shape = check_sample_shape("Binary", sample_shape)
         scores = self.restrict(scores).detach()
         seeded = seeds(scores.shape[:-1], generator)
-        drawn = subsets.toss(scores.double().sigmoid(), seeded, sample_shape.numel())
+        drawn = subsets.sample_bits(scores.double().sigmoid(), seeded, sample_shape.numel())
         return drawn.movedim(-2, 0).reshape(*sample_shape, *scores.shape).to(scores.dtype)
 
     def vertices(self, event: Sequence[int]) -> Tensor:

@@ -27,7 +27,7 @@ def _largest_residual(weight, pull, lack):
 
 @inner
 def _subtract(network, score, taken, rest):
-    """Writes s − μ of groups, s of those that have no part; returns ⟨s − μ, μ⟩, what these score included."""
+    """Writes s − μ of groups, s of those without a coordinate; returns ⟨s − μ, μ⟩, what these score included."""
     along = 0.0
     for g in range(len(taken)):
         rest[g] = score[g] - (taken[g] if network.part[g] >= 0 else 0.0)

@@ -14,7 +14,7 @@ from pullback.kernels.tools import inner, kernel
 
 _GOALS = (1e-7, 1e-10, 1e-13)  # of Σ f z, after which edges in use are looked at
 _TIED = 1e-8  # an edge belongs to the face if the best path through it is this close to the best
-_ROUNDING = 1e-12  # but where scores without coordinates are tiny, or large, no closer than they are computed
+_ROUNDING = 1e-12  # with scores that have no coordinates, ties are relative to these, but not below rounding
 _LOUD = (1e-4, 1e-6)  # sizes of scores, the first of which rounding leaves alone, the second mostly
 
 _INTERIOR = interior_over(
@@ -60,7 +60,7 @@ def _excess(network, rest, taken):
 
 @inner
 def _largest_alone(network, score):
-    """The largest absolute score of an edge without a part."""
+    """The largest absolute score of an edge without a coordinate."""
     largest = 0.0
     for g in range(len(score)):
         if network.part[g] < 0:
@@ -77,7 +77,7 @@ def _nearest(network, score, tolerance, taken, rest):
     and exactly those if each of the two points is on the face of the other.
     """
     edges, groups, gap = len(network.tail), len(network.part), np.inf
-    is_mixed = _largest_alone(network, score) > 0.0  # what scores alone stays what it is, however loud the others are
+    is_mixed = _largest_alone(network, score) > 0.0  # then the derivative reads some scores as they are
     matrix, size, unit = skyline_of(network), np.sqrt((score * score).mean()), max(1.0, np.abs(score).max())
     face = Face(np.empty(edges), np.empty(edges), np.empty(network.nodes - 1))
     loud, kept = np.empty(groups), np.empty(groups)
@@ -154,7 +154,7 @@ def approach_backward(rest, graphs, sinks, parts, gradient, product, lo, hi):
     """The Jacobian of `approach`, which is symmetric, times `gradient`: its projection onto the span of the face.
 
     The gradient is not read where parts have no coordinate; their product tells how often a change along the projection
-    takes them, which is the gradient of their scores.  Where several changes do, it is that of the least.
+    takes them, which is the gradient of their scores.  Where several flows have the same projection, it is the least.
     """
     last, weight = last_node(graphs), np.empty(graphs.shape[2])
     for b in range(lo, hi):

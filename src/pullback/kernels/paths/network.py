@@ -21,7 +21,7 @@ class Network(NamedTuple):
     """Nodes that are on a path, 0 the source, the last one the sink; edges in the order of their heads.
 
     tail, head (edges,);  first (groups + 1,): the edges first[g], …, first[g + 1] − 1 take the same part;  part
-    (groups,), −1 for an edge without a part, which is a group of its own.
+    (groups,), −1 for an edge without a coordinate, which is a group of its own.
     """
 
     tail: np.ndarray
@@ -226,5 +226,5 @@ def slacks(network, score, slack):
 
 @inner
 def worth(network, flow):
-    """What edges score beside their parts: nothing here."""
+    """What edges score beside the scores of groups: nothing here."""
     return 0.0

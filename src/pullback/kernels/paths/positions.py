@@ -48,7 +48,7 @@ def begin(network, score):
 
 @inner
 def _go_away(network, score, flow, away):
-    """away = μ − s of groups; edges without a part have a score alone."""
+    """away = μ − s of groups; edges without a coordinate have a score alone."""
     take(network, flow, away)
     for g in range(len(away)):
         away[g] = (away[g] if network.part[g] >= 0 else 0.0) - score[g]

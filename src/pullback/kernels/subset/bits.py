@@ -6,7 +6,7 @@ from pullback.kernels.tools import kernel, uniform
 
 
 @kernel
-def toss(chances, seeds, count, drawn, lo, hi):
+def sample_bits(chances, seeds, count, drawn, lo, hi):
     """Independent bits, each one with its chance: drawn[b, sample] is shaped like chances[b], zeros and ones.
 
     chances (batch, n); seeds (batch,), int64: seeds[b] decides all samples of instance b.  Returns −1.
