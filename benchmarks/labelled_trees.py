@@ -71,6 +71,33 @@ def _best_by_ufal(best: Tensor) -> Tensor:
     return tree_score(best, Ufal.to_ours(Peers(best).ufal.argmax()))
 
 
+@case("labelled_trees.flat")
+def flat() -> Iterator[Figure]:
+    """SparseMAP forward and backward where scores are nearly equal, of labelled arcs and spans; against scale 1."""
+    structures = {
+        "projective": pb.DependencyTree(labelled=True, projective=True),
+        "constituency": pb.ConstituencyTree(labelled=True),
+    }
+    for name, trees in structures.items():
+        for words, labels in ((10, 10), (30, 3), (60, 3)):
+            size = words + (name == "projective")
+            scores = random_scores(1, words, labels)[:, :size, :size]
+            weight = scores.flip(0, 1)
+            for scale in (0.01, 0.0):
+                flat, peaked = ((factor * scores).requires_grad_() for factor in (scale, 1.0))
+                times = take_turns(
+                    {
+                        OURS: lambda: with_gradient(lambda: trees.sparsemap(flat), flat, weight),
+                        "scale 1": lambda: with_gradient(lambda: trees.sparsemap(peaked), peaked, weight),
+                    },
+                    rounds=(1, 3),
+                )
+                label = f"{name}, {words} words, {labels} labels, scale {scale:g}"
+                yield absolute(times, size=label, unit="s/sentence")
+                medians = {OURS: times.median(OURS), "scale 1": times.median("scale 1")}
+                yield Figure(label, times.ratio(OURS, "scale 1"), "of scale 1", times=medians)
+
+
 @case("labelled_trees.sparsemap")
 def sparsemap() -> Iterator[Figure]:
     """SparseMAP forward and backward, from peaked to flat scores."""

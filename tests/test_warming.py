@@ -131,7 +131,7 @@ def test_a_workload_runs_forward_and_backward(load, monkeypatch):
         assert all(
             torch.isfinite(tensor).all() for tensor in ([answer] if isinstance(answer, torch.Tensor) else answer)
         )
-    differentiable = {"sparsemap", "flat", "support", "entmax", "soft_rank", "sinkhorn"}
+    differentiable = {"sparsemap", "flat", "support", "entmax", "soft_rank", "soft_sort", "sinkhorn"}
     differentiable |= {"log_partition", "marginals", "pair_marginals", "entropy"}
     assert set(pulled) == differentiable & set(load.calls)
     assert all(gradient.abs().sum() > 0 for gradient in pulled.values())

@@ -55,7 +55,7 @@ _MODULES = {
     "regularizers.squared_norm": "SquaredNorm",
     "regularizers.tsallis": "Tsallis",
     "regularizers.unregularized": "Unregularized",
-    "structures._capabilities": "Enumerable KBest LogLinear MissingCapability Simplex Transport require",
+    "structures._capabilities": "Enumerable KBest Lattice LogLinear MissingCapability Simplex Transport require",
     "structures._results": "Enumeration Mixture Solution TopK TransportPlan",
     "structures._schemes": "Scheme",
     "structures._structure": "Structure",

@@ -78,6 +78,7 @@ from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._capabilities import (
     Enumerable,
     KBest,
+    Lattice,
     LogLinear,
     MissingCapability,
     Simplex,
@@ -147,6 +148,7 @@ __all__ = [
     "KBest",
     "Label",
     "LatentStructureModel",
+    "Lattice",
     "LeaveOneOut",
     "LogLinear",
     "Matching",

@@ -1,5 +1,7 @@
 """The permutahedron: sorting, and two projections with their derivatives."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -155,6 +157,7 @@ def test_padding_is_never_read():
     inside = torch.arange(4) < torch.tensor([2, 0, 3])[:, None]
     for operation in (
         ranking.soft_sort,
+        lambda scores: ranking.soft_sort(scores, regularizer="entropy"),
         ranking.soft_rank,
         lambda scores: ranking.soft_rank(scores, regularizer="entropy"),
     ):
@@ -197,9 +200,66 @@ def test_soft_sort_is_sorting_at_low_temperatures_and_the_mean_at_high_ones():
     assert_close(ranking.soft_sort(scores, temperature=0.5), torch.from_numpy(expected))
 
 
-def test_soft_sort_has_derivatives():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("temperature", [1e-3, 0.3, 2.0, 100.0])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4], ids=lambda scale: f"scale {scale:g}")
+def test_entropic_soft_sort_is_that_of_the_minimax_formula(scale, temperature, dtype):
+    scores = random(3, 20, scale=scale).to(dtype)
+    scores[1] = scores[1].round()
+    found = pb.Ranking().soft_sort(scores, temperature=temperature, regularizer="entropy")
+    assert found.dtype == dtype
+    positions = np.arange(1.0, 21) / temperature
+    expected = np.stack([reference.project_logarithms(positions, row) for row in scores.double().numpy()])
+    rounding = (1e-12 if dtype == torch.float64 else 1e-6) * max(1.0, scale)
+    assert_close(found.double(), torch.from_numpy(expected), atol=rounding + 1e-15 / temperature, rtol=0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6])
+def test_entropic_soft_sort_maximizes_over_all_permutations(n):
+    """No vertex does better along the gradient of the objective, and the point mixes vertices."""
+    for seed, scale in enumerate([0.1, 1.0, 3.0]):
+        scores = random(n, seed=seed, scale=scale)
+        sort = pb.Ranking().soft_sort(scores, temperature=0.7, regularizer="entropy")
+        rest, point = torch.arange(1.0, n + 1, dtype=torch.float64) / 0.7 - sort, sort.exp()
+        vertices = torch.from_numpy(reference.permutations(scores.exp().numpy()))
+        assert (vertices @ rest).max() - rest @ point <= 1e-10
+        system = np.concatenate([vertices.T.numpy(), np.ones((1, len(vertices)))])
+        assert nnls(system, np.append(point.numpy(), 1.0))[1] < 1e-9
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4], ids=lambda scale: f"scale {scale:g}")
+def test_entropic_soft_sort_is_sorting_at_low_temperatures_and_the_log_mean_exp_at_high_ones(scale):
+    ranking, scores = pb.Ranking(), random(3, 60, scale=scale)
+    low, high = (ranking.soft_sort(scores, temperature=t, regularizer="entropy") for t in (1e-8, 1e12))
+    assert_close(low, scores.sort(-1).values, atol=1e-6, rtol=0)
+    mean = scores.logsumexp(-1, keepdim=True) - math.log(60)
+    assert_close(high, mean.expand(3, 60), atol=1e-6, rtol=0)
+
+
+@REGULARIZERS
+def test_soft_sort_has_derivatives(regularizer):
     ranking = pb.Ranking(lengths=torch.tensor([5, 2]))
-    assert gradcheck(ranking.soft_sort, (random(2, 5, scale=3.0).requires_grad_(),))
+    temperature = torch.tensor([0.7, 2.0], dtype=torch.float64).requires_grad_()
+
+    def soft_sort(scores, temperature):
+        return ranking.soft_sort(scores, temperature=temperature, regularizer=regularizer)
+
+    for scale in (0.3, 3.0):
+        inputs = (random(2, 5, scale=scale).requires_grad_(), temperature)
+        assert gradcheck(soft_sort, inputs) and gradgradcheck(soft_sort, inputs)
+
+
+@REGULARIZERS
+def test_soft_sort_takes_vmap_and_compilation(regularizer):
+    torch.compiler.reset()
+    soft_sort = lambda scores: pb.Ranking().soft_sort(scores, temperature=0.7, regularizer=regularizer)
+    scores = random(3, 5)
+    assert_close(torch.func.vmap(soft_sort)(scores), soft_sort(scores))
+    slopes = []
+    for function in (soft_sort, torch.compile(soft_sort, fullgraph=True, backend="aot_eager")):
+        given = scores.clone().requires_grad_()
+        slopes += torch.autograd.grad(function(given).square().sum(), given)
+    assert_close(*slopes)
 
 
 # ---- what is refused
@@ -227,11 +287,12 @@ def test_values_and_options_that_do_not_fit_are_refused_in_words():
         pb.Ranking([1, 2, 3])
     with pytest.raises(ValueError, match=r"Ranking: lengths\[1\] is 4; expected between 0 and 3"):
         pb.Ranking(lengths=torch.tensor([1, 4])).sparsemap(scores)
-    with pytest.raises(ValueError, match="regularizer is 'l2'"):
-        pb.Ranking().soft_rank(scores, regularizer="l2")
+    for operation in (pb.Ranking().soft_rank, pb.Ranking().soft_sort):
+        with pytest.raises(ValueError, match="regularizer is 'l2'"):
+            operation(scores, regularizer="l2")
     with pytest.raises(ValueError, match=r"values of example \[0\] are not all above 0"):
         pb.Ranking(torch.tensor([0.0, 1.0, 2.0])).soft_rank(scores, regularizer="entropy")
-    with pytest.raises(ValueError, match="temperature is 0"):
+    with pytest.raises(ValueError, match="temperature is 0; expected a number above 0"):
         pb.Ranking().soft_rank(scores, temperature=0)
     for operation in (pb.Ranking().soft_rank, pb.Ranking().soft_sort):
         with pytest.raises(ValueError, match=r"temperature has shape \(3,\); expected .* the batch, \(1,\)"):

@@ -51,7 +51,7 @@ def gaps(scores, point, single_root):
 
 
 def kinds(rng, batch, n):
-    """Scores of all characters, by name: noise, ties, steps of SPIGOT, strong and nested cycles, masks."""
+    """Scores of all characters, by name: noise, ties, steps of SPIGOT, cycles, nearness, masks."""
     noise = rng.normal(size=(batch, n + 1, n + 1))
     words = np.arange(1, n + 1)
     for scale in (0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1e4, 1e6):
@@ -75,6 +75,10 @@ def kinds(rng, batch, n):
     for size in (2, 3, 5, 8, 13, 21, 34):
         nested[:, 1 : size + 1, 1 : size + 1] += 1
     yield "nested", nested
+    distance = np.abs(np.arange(n + 1)[:, None] - np.arange(n + 1)) * np.ones((batch, 1, 1))
+    for scale in (0.1, 1.0):  # as many sets as words, each inside the next
+        yield f"distance {scale}", -scale * distance
+        yield f"distance and noise {scale}", scale * (0.1 * noise - distance)
     yield "far root", noise - 20 * (np.arange(n + 1) == 0)[:, None]
     masked = np.where(rng.random(noise.shape) < 0.5, -np.inf, noise)
     masked[:, words - 1, words] = -1  # a chain, so that a tree exists

@@ -35,3 +35,16 @@ def project_entropic(scores, values):
     point = np.empty(len(s))
     point[order] = np.exp(s - isotonic(len(s), level))
     return point
+
+
+def project_logarithms(scores, values):
+    """The logarithm of `project_entropic` where the values are the exponentials of those given."""
+    order = np.argsort(scores)
+    s, w = scores[order], np.sort(values)
+
+    def level(j, k):
+        return np.logaddexp.reduce(s[j : k + 1]) - np.logaddexp.reduce(w[j : k + 1])
+
+    point = np.empty(len(s))
+    point[order] = s - isotonic(len(s), level)
+    return point

@@ -153,6 +153,13 @@ def test_entropy_is_that_of_the_vertices(case, scale):
 
 
 @every_log_linear
+def test_marginals_are_probabilities_at_any_scale(case):
+    for scale in (30.0, 1e3, 1e4):
+        marginals = case.structure.marginals(scale * case.scores())
+        assert marginals.min() >= 0 and marginals.max() <= 1
+
+
+@every_log_linear
 def test_probabilities_sum_to_one_and_are_zero_off_the_vertices(case):
     scores = case.scores()
     log_prob = case.structure.log_prob(scores, case.vertices())

@@ -1,5 +1,7 @@
 """Bad input is refused with a sentence that names the argument, what came and what was expected."""
 
+import re
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -50,8 +52,97 @@ def test_a_choice_without_candidates_names_the_example():
     scores = torch.zeros(2, 3)
     scores[1] = -torch.inf
     for name in ("argmax", "sparsemap", "marginals", "log_partition", "entropy", "sample"):
-        with pytest.raises(ValueError, match=r"scores of example \[1\].*-inf"):
+        with pytest.raises(
+            ValueError, match=r"Categorical: example \[1\] has no category .*expected at least one score"
+        ):
             getattr(CATEGORICAL, name)(scores)
+
+
+@pytest.mark.parametrize("name", ["argmax", "sparsemap", "marginals", "log_partition", "entropy", "sample", "topk"])
+def test_a_choice_that_cannot_be_made_names_the_one_cause(name):
+    extra = (2,) if name == "topk" else ()
+    empty = pb.Categorical(lengths=torch.tensor([3, 0]))
+    for structure in (empty, pb.Categorical(mask=torch.tensor([[True] * 3, [False] * 3]))):
+        with pytest.raises(ValueError, match=r"^Categorical: example \[1\] has no category to choose from within its"):
+            getattr(structure, name)(torch.zeros(2, 3), *extra)
+    for bad in (torch.nan, torch.inf):
+        scores = torch.zeros(2, 3)
+        scores[0, 0] = bad
+        for structure in (CATEGORICAL, empty):
+            with pytest.raises(
+                ValueError, match=r"^Categorical: the scores of example \[0\] contain NaN or \+inf; exp"
+            ):
+                getattr(structure, name)(scores, *extra)
+
+
+def test_compiled_choices_name_the_one_cause():
+    for name in ("argmax", "sparsemap", "log_partition"):
+        torch.compiler.reset()
+        compiled = torch.compile(getattr(CATEGORICAL, name), fullgraph=True, backend="aot_eager")
+        with pytest.raises(ValueError, match=r"Categorical: example \[1\] has no category"):
+            compiled(torch.tensor([[0.0, 1.0], [-torch.inf, -torch.inf]]))
+        with pytest.raises(ValueError, match=r"Categorical: the scores of example \[1\] contain NaN"):
+            compiled(torch.tensor([[0.0, 1.0], [torch.nan, 0.0]]))
+
+
+@pytest.mark.parametrize("value", ["no", 1, 0, None, torch.tensor(True)], ids=repr)
+def test_options_that_are_on_or_off_take_true_or_false_alone(value):
+    for kind, option in (
+        (pb.DependencyTree, "projective"),
+        (pb.DependencyTree, "single_root"),
+        (pb.DependencyTree, "labelled"),
+        (pb.ConstituencyTree, "labelled"),
+        (pb.Matching, "optional"),
+        (lambda **options: pb.Oracle(CATEGORICAL.argmax, **options), "batched"),
+        (lambda **options: pb.Oracle(CATEGORICAL.argmax, **options), "numpy"),
+        (lambda **options: pb.Oracle(CATEGORICAL.argmax, **options), "strict"),
+    ):
+        with pytest.raises(TypeError, match=rf"[A-Z]\w+: {option} is .*; expected True or False\.$"):
+            kind(**{option: value})
+        assert kind(**{option: True})
+
+
+def test_numbers_are_not_true_or_false():
+    scores = torch.zeros(2, 3)
+    for temperature in (True, False, "1", None):
+        for operation in (pb.Ranking().soft_rank, pb.Ranking().soft_sort):
+            with pytest.raises(TypeError, match=r"Ranking: temperature is .*; expected a number above 0"):
+                operation(scores, temperature=temperature)
+    with pytest.raises(TypeError, match=r"Ranking: temperature has dtype torch\.bool; expected real numbers"):
+        pb.Ranking().soft_rank(scores, temperature=torch.tensor(True))
+    for alpha in (True, "2", None):
+        with pytest.raises(TypeError, match=r"Categorical: alpha is .*; expected a number ≥ 1"):
+            CATEGORICAL.entmax(scores, alpha)
+    with pytest.raises(ValueError, match=r"Independent: dims is True; expected an integer ≥ 1"):
+        pb.Independent(CATEGORICAL, True)
+
+
+@pytest.mark.parametrize(
+    ("convert", "axes", "good", "bad"),
+    [
+        (pb.DependencyTree.heads, "n + 1, n + 1", (4, 4), [(4,), (3, 4), (2, 3, 4)]),
+        (pb.DependencyTree.heads_and_labels, "n + 1, n + 1, t", (4, 4, 2), [(4, 4), (4,), (2, 3, 4)]),
+        (pb.Chain.tags, "n, t, t", (4, 3, 3), [(4, 3), (3,), (4, 2, 3)]),
+        (pb.Tagging.tags, "n, t", (4, 3), [(4,), ()]),
+        (pb.Matching.partners, "n, m", (4, 3), [(4,), ()]),
+        (pb.Segmentation.segments, "n, w, t", (4, 2, 3), [(2, 2), (2,)]),
+        (pb.ConstituencyTree.brackets, "n, n", (0, 0), [(4,), (3, 4)]),
+        (pb.ConstituencyTree.brackets, "n, n, t", (0, 0, 2), [(3, 4, 2)]),
+    ],
+    ids=lambda given: getattr(given, "__qualname__", None),
+)
+def test_vertices_of_another_shape_are_not_converted(convert, axes, good, bad):
+    convert(torch.zeros(good))
+    name = re.escape(convert.__qualname__)
+    for shape in bad:
+        message = rf"^{name}: \w+ have shape {re.escape(str(shape))}; expected \(\.\.\., {re.escape(axes)}\)\."
+        with pytest.raises(ValueError, match=message):
+            convert(torch.zeros(shape))
+    with pytest.raises(TypeError, match=rf"^{name}: \w+ are a list; expected a tensor of shape"):
+        convert([[1.0]])
+    if convert is pb.ConstituencyTree.brackets:
+        with pytest.raises(ValueError, match=r"spans have shape \(5, 3, 3, 2\); expected one tree"):
+            convert(torch.zeros(5, 3, 3, 2))
 
 
 def test_counts_that_no_subset_has():
@@ -91,7 +182,7 @@ def test_trees_that_cannot_be():
 def test_one_instance_without_a_batch_is_named_as_such():
     with pytest.raises(ValueError, match=r"the instance .*within its length and mask"):
         CATEGORICAL.sparsemap(torch.full((3,), -torch.inf))
-    with pytest.raises(ValueError, match=r"scores of the instance .*within its length and mask"):
+    with pytest.raises(ValueError, match=r"Categorical: the instance .*within its length and mask"):
         CATEGORICAL.argmax(torch.full((3,), -torch.inf))
     with pytest.raises(ValueError, match="alpha is below 1"):
         CATEGORICAL.entmax(torch.zeros(3), torch.tensor(0.5))
@@ -115,6 +206,18 @@ def test_a_sample_shape_that_is_no_shape(structure, shape):
 def test_an_alpha_below_one():
     with pytest.raises(ValueError, match=r"alpha.*expected numbers ≥ 1"):
         CATEGORICAL.entmax(torch.zeros(2, 3), torch.tensor([1.5, 0.5]))
+
+
+def test_structures_without_a_list_of_their_best_say_what_to_use_instead():
+    for structure in (BINARY, SUBSET, pb.Independent(BINARY), pb.product(CATEGORICAL, SUBSET, shapes=[(2,), (3,)])):
+        with pytest.raises(
+            pb.MissingCapability, match=r"k best subsets; `support` lists .* `enumerate` .* `sample` draws"
+        ):
+            structure.topk(torch.zeros(5, 5), 2)
+    with pytest.raises(pb.MissingCapability, match="Independent has no max_marginals: that of one copy has them"):
+        pb.Independent(pb.Chain()).max_marginals(torch.zeros(2, 3, 2, 2))
+    with pytest.raises(pb.MissingCapability, match="DependencyTree has no max_marginals: "):
+        TREE.max_marginals(torch.zeros(3, 3))
 
 
 def test_refusals_survive_compilation():

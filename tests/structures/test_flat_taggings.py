@@ -167,3 +167,46 @@ def test_a_tolerance_is_kept_where_scores_are_flat():
     inputs = random_inputs()
     structure = structure_of(inputs, tolerance=0.01)
     assert (gap_of(structure, inputs[0], structure.sparsemap(inputs[0])) <= 0.01 + 1e-9).all()
+
+
+def nearly_tied(t, seed, scale, difference, dtype=torch.float64):
+    """Transitions ± scale, with differences of so little among those of one sign."""
+    generator = torch.Generator().manual_seed(seed)
+    signs = torch.randn(t, t, generator=generator, dtype=dtype).sign()
+    return scale * signs * (1 - difference * torch.rand(t, t, generator=generator, dtype=dtype) ** 3)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("n", "t"), [(25, 12), (25, 9), (50, 5), (10, 20)])
+def test_equal_scores_with_transitions_that_nearly_tie_have_a_certificate_and_a_projector(n, t, seed):
+    """Which transitions are in use cannot be told there; a point near the middle of all that may be is good enough."""
+    structure, scores = pb.Tagging(nearly_tied(t, seed, 0.1, 1e-6)), torch.zeros(n, t, dtype=torch.float64)
+    scores.requires_grad_()
+    point = structure.sparsemap(scores)
+    assert gap_of(structure, scores.detach(), point.detach()) < 1e-8
+    assert_close(point.sum(-1), torch.ones(n, dtype=torch.float64), atol=1e-12, rtol=0)
+    (once,) = torch.autograd.grad((point * normal((n, t))).sum(), scores, retain_graph=True)
+    (twice,) = torch.autograd.grad((point * once).sum(), scores)
+    assert_close(twice, once, atol=1e-9, rtol=0)
+
+
+def test_transitions_on_a_grid_with_a_little_noise_have_a_certificate():
+    generator = torch.Generator().manual_seed(576)
+    steps = torch.randint(-2, 3, (12, 12), generator=generator).double()
+    noise = torch.randn(12, 12, generator=generator, dtype=torch.float64)
+    structure, scores = pb.Tagging(1e-4 * (steps + 1e-7 * noise)), torch.zeros(25, 12, dtype=torch.float64)
+    assert gap_of(structure, scores, structure.sparsemap(scores)) < 1e-8
+
+
+def test_a_derivative_that_searches_again_has_room_for_all_its_vertices(monkeypatch):
+    """Its search does not go on from the vertices of the first one, and may end with more of them."""
+    vertices_only(monkeypatch)
+    for seed in (703, 703 + 48):
+        structure = pb.Tagging(nearly_tied(20, seed, 1e-3, 1e-6), tolerance=1e-9)
+        scores, weights = torch.zeros(4, 20, dtype=torch.float64, requires_grad=True), normal((4, 20), seed)
+        (found,) = torch.autograd.grad((structure.sparsemap(scores) * weights).sum(), scores)
+        mixed = structure.support(scores.detach())
+        vertices = mixed.vertices[mixed.probabilities > 0].flatten(1)
+        differences = vertices[1:] - vertices[:1]
+        expected = torch.linalg.lstsq(differences.T, weights.flatten(), driver="gelsd").solution @ differences
+        assert_close(found.flatten(), expected, atol=1e-7, rtol=0)

@@ -138,8 +138,6 @@ def test_bad_graphs_are_named():
         pb.Path(both, 0, 1)
     with pytest.raises(ValueError, match=r"example \[0\] have no path from the source, 0, to the sink, 7"):
         pb.Path(both[:1], 0, 7)
-    with pytest.raises(ValueError, match="no path from the source, -1"):
-        pb.Path(both[0], -1, 1)
     with pytest.raises(TypeError, match=r"Path: edges are torch.float32; expected a tensor of integers"):
         pb.Path(both.float(), 0, 1)
     with pytest.raises(ValueError, match=r"Path: edges have shape \(2, 3\); expected \(..., m, 2\)"):
@@ -148,6 +146,40 @@ def test_bad_graphs_are_named():
         pb.Path(both[0], 0, torch.tensor(1.0))
     with pytest.raises(ValueError, match=r"Path: edges, source and sink have shapes .* expected one batch"):
         pb.Path(both, torch.zeros(3, dtype=torch.long), 1)
+
+
+def test_ends_and_edges_that_are_no_nodes_are_named():
+    edges = torch.tensor([[0, 1], [1, 3]])
+    with pytest.raises(ValueError, match=r"Path: the sink of the instance is -1; expected a node, an integer ≥ 0"):
+        pb.Path(edges, 0, -1)
+    with pytest.raises(ValueError, match=r"Path: the source of the instance is -1; expected a node, an integer ≥ 0"):
+        pb.Path(edges, -1, 3)
+    with pytest.raises(ValueError, match=r"Path: the source of example \[1\] is -2; expected a node"):
+        pb.Path(edges, torch.tensor([0, -2]), 3)
+    for node in ("0", 0.0, None, True, [0]):
+        with pytest.raises(TypeError, match=r"Path: the source is .*; expected an integer ≥ 0, or a tensor"):
+            pb.Path(edges, node, 3)
+        with pytest.raises(TypeError, match=r"Path: the sink is .*; expected an integer ≥ 0, or a tensor"):
+            pb.Path(edges, 0, node)
+    for pair in ([-2, -2], [-1, 3], [1, -1], [-1, -2], [0, -5]):
+        message = (
+            rf"Path: edge 2 of the instance is \({pair[0]}, {pair[1]}\); expected two nodes, integers ≥ 0, or \(-1"
+        )
+        with pytest.raises(ValueError, match=message):
+            pb.Path(torch.cat([edges, torch.tensor([pair])]), 0, 3)
+    padded = torch.stack([edges, torch.tensor([[0, 3], [-1, -1]]), torch.tensor([[-1, 3], [0, 3]])])
+    assert pb.Path(padded[:2], 0, 3).argmax(torch.zeros(2, 2)).tolist() == [[1, 1], [1, 0]]
+    with pytest.raises(ValueError, match=r"Path: edge 0 of example \[2\] is \(-1, 3\)"):
+        pb.Path(padded, 0, 3)
+
+
+def test_a_path_that_is_made_inside_a_compiled_function_refuses_the_same():
+    torch.compiler.reset()
+    edges, scores = torch.tensor([[0, 1], [1, 3]]), torch.zeros(2)
+    best = torch.compile(lambda sink: pb.Path(edges, 0, sink).argmax(scores), fullgraph=True, backend="aot_eager")
+    assert best(torch.tensor(3)).tolist() == [1, 1]
+    with pytest.raises(ValueError, match=r"Path: the sink of the instance is -1; expected a node"):
+        best(torch.tensor(-1))
 
 
 def test_bad_scores_are_named():

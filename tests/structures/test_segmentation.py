@@ -27,7 +27,7 @@ def as_paths(n, w, t):
 
 
 @pytest.mark.parametrize(("n", "w", "t"), [(1, 1, 1), (5, 5, 1), (5, 2, 1), (4, 2, 3), (3, 7, 2)])
-def test_there_are_as_many_segmentations_as_labeled_compositions(n, w, t):
+def test_there_are_as_many_segmentations_as_labelled_compositions(n, w, t):
     vertices = pb.Segmentation().enumerate((n, w, t)).vertices
     assert len(vertices) == len(vertices.unique(dim=0)) == count(n, w, t)
     value = pb.Segmentation().log_partition(torch.zeros(n, w, t, dtype=torch.float64))

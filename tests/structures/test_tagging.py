@@ -157,17 +157,6 @@ def test_a_forbidden_transition_has_no_gradient_and_is_never_taken():
 
 
 @pytest.mark.parametrize("case", TAGGINGS, ids=repr)
-def test_max_marginals_are_the_best_scores_through_each_tag(case):
-    scores = case.scores()
-    every, vertices = case.vertex_scores(scores), case.vertices()
-    through = every.reshape(*every.shape, 1, 1).expand(vertices.shape).masked_fill(vertices == 0, -torch.inf).amax(0)
-    positions = torch.arange(case.event[0]).unsqueeze(-1)
-    lengths = case.structure.lengths
-    inside = positions < (case.event[0] if lengths is None else lengths[:, None, None])
-    assert_close(case.structure.max_marginals(scores), torch.where(inside, through, 0))
-
-
-@pytest.mark.parametrize("case", TAGGINGS, ids=repr)
 def test_pair_marginals_are_those_of_the_vertices(case):
     scores, before = case.scores(), case.vertices()[..., :-1, :]
     probabilities = case.vertex_scores(scores).softmax(0)[..., None, None, None]

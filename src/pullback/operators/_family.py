@@ -28,11 +28,15 @@ class Choices:
 
 @dataclass(frozen=True)
 class Family(Choices):
-    """What can be computed where also the sum over all vertices is known; `sample` takes seeds and their count."""
+    """What can be computed where also the sum over all vertices is known; `sample` takes seeds and their count.
+
+    `max_marginals` is None unless vertices are paths through a lattice, forward and backward.
+    """
 
     log_partition: Callable[..., Tensor]
     partition: Callable[..., tuple[Tensor, ...]]
     sample: Callable[..., Tensor]
+    max_marginals: Callable[..., Tensor] | None = None
 
 
 def choices(
@@ -87,12 +91,13 @@ def family(
     capacity: str | None = None,
     flat: Flat | None = None,
     keeps: str | None = None,
+    is_lattice: bool = False,
     **options: Any,
 ) -> Family:
     """All that `choices` makes, and `name_log_partition`, `name_partition`, `name_sample`.
 
     work: of the sums too; sums: of the log-partition, if that takes less.  keeps: what the Hessian is computed from,
-    the inputs if not said.
+    the inputs if not said.  is_lattice: there is `name_max_marginals`, too.
     """
     sums = sums or work
     searches: dict[str, Any] = {"slots": slots, "capacity": capacity, "flat": flat}
@@ -116,4 +121,9 @@ def family(
             work=lambda *arrays: work(*arrays) + 2.0 * arrays[-1][:1].size,
             **options,
         ),
+        max_marginals=kernel_operator(
+            f"{name}_max_marginals({inputs}) -> best[{parts}]", kernels.max_marginals, work=work, **options
+        )
+        if is_lattice
+        else None,
     )

@@ -13,7 +13,8 @@ from pullback import kernels
 Array = NDArray[Any]
 
 FAR = 500  # times a tolerance: a gap that vertices would take longer to close than the chart, 64·√500 rounds or so
-GAP = 1e-9
+GAP = 1e-9  # of charts
+GAP_OF_INTERIOR = 1e-8  # where edges that are nearly tied are not told apart; 1e-11 else
 
 PROJECTIVE_TREES, SINGLE_ROOT_TREES, SPANS = 0, 1, 2  # as in kernels.charts, which is not loaded before it is needed
 
@@ -73,11 +74,13 @@ class ByChart(Flat):
 
     chart: its number in `kernels.charts`, from what the structure's operators take beside scores and lengths.
     least_unequal: the fewest words where scores are not exactly equal, for which charts are many times as fast.
+    least_parts: how many parts are in use at least, however few words there are.
     complete: writes the parts that every vertex has and the chart leaves out, complete(point, lengths).
     """
 
     chart: Callable[..., int]
     least_unequal: int = 0
+    least_parts: int = 0
     complete: Callable[[Array, Array], None] = lambda point, lengths: None
 
     def are_flat(self, scores: Array, lengths: Array, point: Array) -> Array:
@@ -85,19 +88,25 @@ class ByChart(Flat):
         highest = scores.max(axes, where=used, initial=-np.inf)
         are_equal = highest == scores.min(axes, where=used, initial=np.inf)
         flat: Array = super().are_flat(scores, lengths, point) & (are_equal | (lengths >= self.least_unequal))
+        flat &= np.count_nonzero(used, axis=axes) >= self.least_parts
         return flat
 
     def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
         nearest, gap = np.zeros(scores.shape), np.full(len(scores), np.inf)
-        wide = np.ascontiguousarray(scores, np.float64)
-        kernels.charts.project(wide, lengths, self.chart(*numbers), GAP, nearest, rest, gap, 0, len(scores))
+        given, *found = (_with_labels(array) for array in (scores, nearest, rest))
+        kernels.charts.project(given, lengths, self.chart(*numbers), GAP, *found, gap, 0, len(scores))
         self.complete(nearest, lengths)
         point[:] = nearest
-        found: Array = gap < np.inf
-        return found
+        is_found: Array = gap < np.inf
+        return is_found
 
     def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> tuple[Array, ...]:
         product = np.zeros(rest.shape)
-        wide = np.ascontiguousarray(gradient, np.float64)
-        kernels.charts.project_backward(rest, lengths, self.chart(*numbers), wide, product, 0, len(rest))
+        kept, given, found = (_with_labels(array) for array in (rest, gradient, product))
+        kernels.charts.project_backward(kept, lengths, self.chart(*numbers), given, found, 0, len(rest))
         return (product,)
+
+
+def _with_labels(array: Array) -> Array:
+    """Numbers of parts (batch, size, size, labels) in double precision, a view if they are.  Without labels, of one."""
+    return np.ascontiguousarray(array, np.float64).reshape(*array.shape[:3], -1)

@@ -152,6 +152,7 @@ def partition_operator(
     keeps: str | None = None,
     work: Work,
     moves: int = 1,
+    most: float | None = 1.0,
     **options: Any,
 ) -> Callable[..., tuple[Tensor, ...]]:
     """A log-partition function with its marginals: `name(scores[…], …) -> value[], marginals[…], …`.
@@ -159,7 +160,8 @@ def partition_operator(
     The gradient of the value is the marginals, that of the marginals the Hessian of the value times a direction:
     hessian(*kept, direction, product, lo, hi), where `keeps` names the inputs and outputs it is given, all the inputs
     if not said.  It takes about twice the `work`.  Where the first `moves` inputs have gradients, not the scores alone,
-    so many outputs follow the value, and the Hessian is given so many directions and writes so many products.
+    so many outputs follow the value, and the Hessian is given so many directions and writes so many products.  No
+    marginal is above `most`; None where the kernel sees to that itself.
     """
     forward = parse(signature)
     moving = forward.inputs[:moves]
@@ -187,12 +189,26 @@ def partition_operator(
             gradients = [p if g is None else g + p for g, p in zip(gradients, products)]
         return *gradients, *(None,) * (len(forward.inputs) - moves)
 
-    operator = kernel_operator(forward, kernel, work=work, save=save, backward=differentiate, moves=moves, **options)
+    sums = kernel if most is None else _with_limit(kernel, len(forward.inputs) + 1, most)
+    operator = kernel_operator(forward, sums, work=work, save=save, backward=differentiate, moves=moves, **options)
     EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "direction_of_", again=False)
     hessian_product = kernel_operator(
         second, hessian, work=lambda *arrays: 2 * work(*arrays), backward=_no_derivative, **options
     )
     return operator
+
+
+def _with_limit(kernel: Kernel, place: int, most: float) -> Kernel:
+    """The kernel, where no number of the output at `place` is above `most`, as sums of probabilities may be."""
+
+    def run(*arguments: Any) -> int:
+        report = kernel(*arguments)
+        *_, lo, hi = arguments
+        limited = arguments[place][lo:hi]
+        np.minimum(limited, most, out=limited)
+        return report
+
+    return run
 
 
 def _no_derivative(ctx: Any, *gradients: Any) -> Any:

@@ -187,12 +187,13 @@ def mixture_projection(
     def differentiate(scores: Array, *given: Any) -> int:
         *facts, tolerance, parts, size, gradient = given[: -3 - (also is not None)]
         *products, lo, hi = given[-3 - (also is not None) :]
-        most, report = int(size[lo:hi].max(initial=0)), -1
-        if most > parts.shape[1]:
-            parts, point = np.empty((len(scores), most, parts.shape[2]), np.int32), np.empty_like(scores)
+        most, size = int(size[lo:hi].max(initial=0)), size.copy()
+        while most > parts.shape[1]:  # a search that does not go on from another may end with more than that one
+            parts, point = np.empty((len(scores), most + most // 4, parts.shape[2]), np.int32), np.empty_like(scores)
             report = search.run(scores, facts, point, parts, size, lo, hi, tolerance=tolerance)
-        if report != -1:
-            return report
+            if report != -1:
+                return report
+            most = int(size[lo:hi].max(initial=0))
         if tolerance > GAP_OF_DERIVATIVE:
             return differentiate_on_span(parts, size, gradient, products, getattr(kernels, "spread", None), lo, hi)
         backward: Kernel = kernels.mixture_backward

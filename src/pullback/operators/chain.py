@@ -31,6 +31,7 @@ sequences = family(
     keeps="marginals lengths",
     work=lambda *arrays: 3 * _best(*arrays),
     best=_best,
+    is_lattice=True,
     **_OPTIONS,
 )
 sparsemap = projection_operator(

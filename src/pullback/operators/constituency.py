@@ -76,6 +76,12 @@ def _write_words(point: Array, lengths: Array) -> None:
         spans[np.arange(n), np.arange(n)] = 1.0
 
 
+def _write_only_labels(point: Array, lengths: Array) -> None:
+    """The chart has the labels of single words, unless there is only one."""
+    if point.shape[-1] == 1:
+        _write_words(point, lengths)
+
+
 trees = family(
     "constituency",
     "scores[n, n], lengths[] <= n",
@@ -93,5 +99,6 @@ labelled_trees = family(
     kernels.constituency,
     slots=SLOTS,
     capacity="n * (n + 1) // 2 * t if n * t < 80 else 32 * n",
+    flat=ByChart(chart=lambda: SPANS, least=10, parts=25.0, least_parts=700, complete=_write_only_labels),
     **_OPTIONS,
 )

@@ -4,13 +4,14 @@ Sums and searches over trees are those of `operators.trees`, with what the label
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pullback import kernels
 from pullback.operators._family import family
-from pullback.operators.trees import OPTIONS, Array
+from pullback.operators.trees import FLAT, OPTIONS, Array
 
 INPUTS = "scores[n, n, t], lengths[] <= n - 1, bool single_root"
 
@@ -133,5 +134,9 @@ def _best_work(scores: Array, *_: Any) -> float:
 _FAMILY: dict[str, Any] = {"inputs": INPUTS, "parts": "n, n, t", "work": _work, **OPTIONS}
 trees = family("labelled_tree", kernels=_WithLabels(kernels.trees), best=_best_work, **_FAMILY)
 projective_trees = family(
-    "labelled_projective_tree", kernels=_WithLabels(kernels.projective_trees), capacity="32 * n", **_FAMILY
+    "labelled_projective_tree",
+    kernels=_WithLabels(kernels.projective_trees),
+    capacity="32 * n",
+    flat=replace(FLAT, least=8, least_unequal=8, parts=36.0),
+    **_FAMILY,
 )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pullback import kernels
 from pullback.operators._family import family
-from pullback.operators._flat import GAP, Flat
+from pullback.operators._flat import GAP_OF_INTERIOR, Flat
 from pullback.operators._kernel_operator import EXAMPLES, kernel_operator, projection_operator
 
 Array = NDArray[Any]
@@ -30,6 +30,10 @@ class _Paths:
     def argmax(self, scores: Array, lengths: Array, *rest: Any) -> int:
         *numbers, vertex, lo, hi = rest
         return kernels.paths.argmax(_flat(scores), *self.read(scores, lengths, *numbers), _flat(vertex), lo, hi)
+
+    def max_marginals(self, scores: Array, lengths: Array, *rest: Any) -> int:
+        *numbers, best, lo, hi = rest
+        return kernels.paths.max_marginals(_flat(scores), *self.read(scores, lengths, *numbers), _flat(best), lo, hi)
 
     def topk(self, scores: Array, lengths: Array, *rest: Any) -> int:
         *numbers, k, vertices, size, lo, hi = rest
@@ -99,7 +103,7 @@ class _Inwards(Flat):
         wide = np.ascontiguousarray(scores, np.float64)
         graphs = self._read(wide, lengths, numbers)
         kernels.paths.approach(
-            _flat(wide), *graphs, scores[0].size, GAP, _flat(nearest), _flat(rest), gap, 0, len(scores)
+            _flat(wide), *graphs, scores[0].size, GAP_OF_INTERIOR, _flat(nearest), _flat(rest), gap, 0, len(scores)
         )
         point[:] = nearest
         solved: Array = gap < np.inf
@@ -125,11 +129,20 @@ def _holds_bad_scores(scores: Array) -> bool:
 
 
 def _number(edges: Array, source: Array, sink: Array, graph: Array, used: Array, lo: int, hi: int) -> int:
+    bad = (source < 0) | (sink < 0) | _are_no_edges(edges).any(-1)
+    if bad[lo:hi].any():
+        return lo + int(bad[lo:hi].argmax())
     names = np.unique(np.concatenate([edges.ravel(), source, sink]))
     dense = np.searchsorted(names, edges)
     dense[(edges < 0).any(-1)] = -1
-    ends = (np.where(node < 0, -1, np.searchsorted(names, node)) for node in (source, sink))
+    ends = (np.searchsorted(names, node) for node in (source, sink))
     return kernels.paths.number(dense, *ends, len(names), graph, used, lo, hi)
+
+
+def _are_no_edges(edges: Array) -> Array:
+    """Which pairs are neither two nodes nor (−1, −1), the sign of an edge that does not exist."""
+    pairs: Array = (edges < 0).any(-1) & (edges != -1).any(-1)
+    return pairs
 
 
 def _cycle(edges: Array) -> list[int]:
@@ -150,6 +163,16 @@ def _cycle(edges: Array) -> list[int]:
 
 
 def _refuse_edges(example: str, edges: Array, source: Any, sink: Any, *_: Any) -> str:
+    for name, node in (("source", source), ("sink", sink)):
+        if node < 0:
+            return f"Path: the {name} of {example} is {node}; expected a node, an integer ≥ 0."
+    bad = np.flatnonzero(_are_no_edges(edges))
+    if len(bad):
+        tail, head = edges[bad[0]]
+        return (
+            f"Path: edge {bad[0]} of {example} is ({tail}, {head}); expected two nodes, integers ≥ 0, or (-1, -1) for "
+            "an edge that does not exist."
+        )
     cycle = _cycle(edges)
     if cycle:
         around = " → ".join(map(str, cycle))
@@ -180,7 +203,7 @@ _PATH_OPTIONS: dict[str, Any] = {
     "structure": "Path",
 }
 
-paths = family("path", _PATH_INPUTS, "m", _PATH, **_PATH_OPTIONS)
+paths = family("path", _PATH_INPUTS, "m", _PATH, is_lattice=True, **_PATH_OPTIONS)
 path_sparsemap = projection_operator(
     f"path_sparsemap({_PATH_INPUTS}) -> point[m]",
     _PATH.project,
@@ -220,7 +243,7 @@ _SEGMENT_OPTIONS: dict[str, Any] = {
     "structure": "Segmentation",
 }
 
-segmentations = family("segmentation", _SEGMENT_INPUTS, "n, w, t", _SEGMENTS, **_SEGMENT_OPTIONS)
+segmentations = family("segmentation", _SEGMENT_INPUTS, "n, w, t", _SEGMENTS, is_lattice=True, **_SEGMENT_OPTIONS)
 segmentation_sparsemap = projection_operator(
     f"segmentation_sparsemap({_SEGMENT_INPUTS}) -> point[n, w, t]",
     _SEGMENTS.project,
@@ -274,6 +297,7 @@ alignments = family(
     slots="n * m",
     capacity="8 * (n + m)",
     flat=_Inwards(paths=_ALIGNMENTS, least=8, parts=4.5, rounds=100),
+    is_lattice=True,
     work=lambda scores, *_: 15.0 * scores[0].size,
     **_ALIGNMENT_OPTIONS,
 )
@@ -285,6 +309,7 @@ cell_alignments = family(
     slots="n * m",
     capacity="8 * (n + m)",
     flat=_Inwards(paths=_ALIGNMENTS, least=8, parts=3.0, rounds=100),
+    is_lattice=True,
     work=lambda scores, *_: 45.0 * scores[0].size,
     **_ALIGNMENT_OPTIONS,
 )
@@ -312,7 +337,7 @@ def _through_a_diamond(example: Callable[[], tuple[Any, ...]]) -> Callable[[], t
     return with_graph
 
 
-for _name in ("argmax", "topk", "mixture", "log_partition", "partition", "sample", "sparsemap"):
+for _name in ("argmax", "topk", "mixture", "log_partition", "partition", "sample", "max_marginals", "sparsemap"):
     EXAMPLES[f"path_{_name}"] = _through_a_diamond(EXAMPLES[f"path_{_name}"])
 
 

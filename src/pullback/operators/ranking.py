@@ -109,6 +109,47 @@ and where the block of each begins, the complement of it if the block is fixed.
 """
 
 
+def _save_logarithms(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs, *output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate_logarithms(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    """g − softmax(s) Σ g over the block for its scores, softmax(w) Σ g for its values."""
+    if gradient is None:
+        return None, None, None
+    scores, values, lengths, order, places, blocks = ctx.saved_tensors
+    order, places, is_fixed = order.long(), places.long(), blocks < 0
+    blocks = torch.where(is_fixed, ~blocks, blocks).long()
+    inside = _inside(scores, lengths)
+    given = gradient.gather(-1, order).double().masked_fill(~inside, 0)
+    zeros = torch.zeros_like(given)
+    total = zeros.scatter_add(-1, blocks, given).gather(-1, blocks)
+    of_scores = (given - total * _softmax_of_blocks(scores.gather(-1, order), blocks, inside)).masked_fill(is_fixed, 0)
+    of_values = total * _softmax_of_blocks(values.gather(-1, places), blocks, inside)
+    return zeros.scatter(-1, order, of_scores).to(scores.dtype), zeros.scatter(-1, places, of_values), None
+
+
+def _softmax_of_blocks(numbers: Tensor, blocks: Tensor, inside: Tensor) -> Tensor:
+    numbers = numbers.double().masked_fill(~inside, 0)
+    zeros = torch.zeros_like(numbers)
+    top = zeros.scatter_reduce(-1, blocks, numbers.detach(), "amax", include_self=False).gather(-1, blocks)
+    powers = (numbers - top).exp()
+    return powers / zeros.scatter_add(-1, blocks, powers).gather(-1, blocks)
+
+
+project_logarithms = kernel_operator(
+    "ranking_project_logarithms(scores[n], values[n]: float64, lengths[] <= n) "
+    "-> point[n], order[n]: int32, places[n]: int32, blocks[n]: int32",
+    kernels.ranking.project_logarithms,
+    work=lambda scores, *_: 60.0 * scores.shape[-1],
+    save=_save_logarithms,
+    backward=_differentiate_logarithms,
+    **_OPTIONS,
+)
+"""The logarithm of `project` where it is entropic and the values are the exponentials of those given, of any size."""
+
+
 def _example_of_backward() -> tuple[Any, ...]:
     scores = torch.linspace(1, -1, 8, dtype=torch.float64).reshape(2, 4)
     lengths = torch.tensor([4, 2])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pullback import kernels
 from pullback.operators._family import Family, choices
-from pullback.operators._flat import GAP, Flat
+from pullback.operators._flat import GAP_OF_INTERIOR, Flat
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 
 Array = NDArray[Any]
@@ -60,6 +60,14 @@ class _Joined:
         found = np.empty_like(given[0])
         report = kernels.paths.argmax(*given, found, lo, hi)
         _part(found, vertex, None, lo, hi)
+        return report
+
+    @classmethod
+    def max_marginals(cls, scores: Array, transitions: Array, lengths: Array, best: Array, lo: int, hi: int) -> int:
+        given = cls.read(scores, transitions, lengths)
+        found = np.empty_like(given[0])
+        report = kernels.paths.max_marginals(*given, found, lo, hi)
+        _part(found, best, None, lo, hi)
         return report
 
     @classmethod
@@ -128,7 +136,7 @@ class _Inwards(Flat):
     def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
         joined, *graphs = _Joined.read(_wide(scores), _wide(numbers[0]), lengths)
         nearest, left, gap = np.zeros(joined.shape), np.zeros(joined.shape), np.full(len(scores), np.inf)
-        kernels.paths.approach(joined, *graphs, scores[0].size, GAP, nearest, left, gap, 0, len(scores))
+        kernels.paths.approach(joined, *graphs, scores[0].size, GAP_OF_INTERIOR, nearest, left, gap, 0, len(scores))
         _part(nearest, point, None, 0, len(scores))
         _part(left, rest, None, 0, len(scores))
         solved: Array = gap < np.inf
@@ -181,6 +189,12 @@ joined = Family(
         f"joined_segmentation_sample({_INPUTS}, seeds[], int count) -> vertices[count, n, w, t]",
         _Joined.sample,
         work=lambda *arrays: _work(*arrays) + 2.0 * arrays[-1][:1].size,
+        **_OPTIONS,
+    ),
+    max_marginals=kernel_operator(
+        f"joined_segmentation_max_marginals({_INPUTS}) -> best[n, w, t]",
+        _Joined.max_marginals,
+        work=_work,
         **_OPTIONS,
     ),
 )

@@ -3,18 +3,22 @@
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pullback import kernels
 from pullback.operators._kernel_operator import EXAMPLES, kernel_operator, projection_operator
 
+NOT_NUMBERS = "Categorical: the scores of {example} contain NaN or +inf; expected numbers or -inf."
+NO_CHOICE = (
+    "Categorical: {example} has no category to choose from within its length and mask; expected at least one score "
+    "above -inf."
+)
 
-def _refusal(example: str, *_: Any) -> str:
-    return (
-        f"Categorical: the scores of {example} contain NaN or +inf, or none is above -inf; "
-        "expected a finite score within its length and mask."
-    )
+
+def _refusal(example: str, scores: Any, *_: Any) -> str:
+    return (NO_CHOICE if (scores < np.inf).all() else NOT_NUMBERS).format(example=example)
 
 
 def _work(rows: Any, *_: Any) -> float:

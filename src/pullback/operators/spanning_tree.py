@@ -69,6 +69,7 @@ partition = partition_operator(
     f"spanning_tree_partition({_GRAPH}) -> value[], gradient[n, n]",
     kernels.spanning_trees.partition,
     hessian=kernels.spanning_trees.hessian_product,
+    most=0.5,  # each half of the table has half of an edge
     work=lambda *arrays: 2 * _cubic(*arrays),
     **_OPTIONS,
 )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pullback import kernels
 from pullback.operators._family import Family, choices
-from pullback.operators._flat import GAP, Flat
+from pullback.operators._flat import GAP_OF_INTERIOR, Flat
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 from pullback.operators._register import are_plain
 
@@ -95,7 +95,7 @@ class _Inwards(Flat):
     def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
         nearest, gap = np.zeros(scores.shape), np.full(len(scores), np.inf)
         wide = np.ascontiguousarray(scores, np.float64)
-        kernels.tagging.approach(wide, numbers[0], lengths, GAP, nearest, rest, gap, 0, len(scores))
+        kernels.tagging.approach(wide, numbers[0], lengths, GAP_OF_INTERIOR, nearest, rest, gap, 0, len(scores))
         point[:] = nearest
         solved: Array = gap < np.inf
         return solved
@@ -131,6 +131,7 @@ sequences = Family(
         f"tagging_partition({_INPUTS}) -> value[], marginals[n, t], uses[t + 2, t]",
         kernels.tagging.partition,
         hessian=kernels.tagging.hessian_product,
+        most=None,
         work=lambda *arrays: 2 * _work(*arrays),
         **_OPTIONS,
     ),
@@ -139,6 +140,9 @@ sequences = Family(
         kernels.tagging.sample,
         work=lambda *arrays: 4 * _work(*arrays) + 2.0 * arrays[-1][:1].size,
         **_OPTIONS,
+    ),
+    max_marginals=kernel_operator(
+        f"tagging_max_marginals({_INPUTS}) -> best[n, t]", kernels.tagging.max_marginals, work=_work, **_OPTIONS
     ),
 )
 
@@ -196,12 +200,6 @@ def is_one_step(scores: Tensor, transitions: Tensor, start: Tensor | None, end: 
 
 shared_log_partition: Callable[..., Tensor] = _Shared.apply
 """The log-partition of scores with transitions (t, t), start and end (t,) or None, that all examples share."""
-
-
-max_marginals = kernel_operator(
-    f"tagging_max_marginals({_INPUTS}) -> best[n, t]", kernels.tagging.max_marginals, work=_work, **_OPTIONS
-)
-"""The score of the best sequence through each tag."""
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -82,6 +82,12 @@ class _WithArcs:
         return _write(heads, words, arcs, lo, hi) if report == -1 else report
 
 
+FLAT = ByChart(
+    chart=lambda single_root: SINGLE_ROOT_TREES if single_root else PROJECTIVE_TREES,
+    least=36,
+    least_unequal=41,
+    parts=32.0,
+)
 trees = family(
     "tree", INPUTS, "n, n", _WithArcs(kernels.trees), work=_cubic, best=lambda *arrays: 4 * _square(*arrays), **OPTIONS
 )
@@ -92,12 +98,7 @@ projective_trees = family(
     _WithArcs(kernels.projective_trees),
     work=_cubic,
     capacity="(n - 1) * (n - 2) + 1 if n < 80 else 64 * n",
-    flat=ByChart(
-        chart=lambda single_root: SINGLE_ROOT_TREES if single_root else PROJECTIVE_TREES,
-        least=36,
-        least_unequal=41,
-        parts=32.0,
-    ),
+    flat=FLAT,
     **OPTIONS,
 )
 

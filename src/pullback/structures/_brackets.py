@@ -7,11 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pullback.structures._checks import check_parts
+
 Span = tuple[int, int, str | None]
 
 
 def write(tree: Tensor, words: Sequence[str] | None, labels: Sequence[str] | None) -> str:
     """The brackets of a tree (n, n), or (n, n, t) if its spans are labelled."""
+    name = "ConstituencyTree.brackets"
+    check_parts(name, "spans", tree, "n, n, t" if isinstance(tree, Tensor) and tree.dim() > 2 else "n, n")
+    if tree.dim() > 3:
+        raise ValueError(f"{name}: spans have shape {tuple(tree.shape)}; expected one tree, (n, n) or (n, n, t).")
     spans = {(i, j): label[0] if label else None for i, j, *label in tree.nonzero().tolist()}
     n = sum(i == j for i, j in spans)
     names = [str(i) for i in range(n)] if words is None else [str(word) for word in words]

@@ -1,4 +1,4 @@
-"""What a structure may offer beside its argmax: a partition function, a list of vertices, its k best, α-entmax."""
+"""What a structure may offer beside its argmax: its sums, its vertices, the best of them, α-entmax."""
 
 from __future__ import annotations
 
@@ -162,6 +162,21 @@ class KBest(Structure):
         """(*batch, k, *event), best first, and how many there are: (*batch)."""
 
 
+class Lattice(Structure):
+    """A structure whose vertices are paths through a lattice: the best of them through each part can be computed."""
+
+    offer = "max-marginals"
+
+    @abstractmethod
+    def max_marginals(self, scores: Tensor) -> Tensor:
+        """The score of the best vertex that has each part, shaped like `scores`.
+
+        −∞ where no vertex has it, and 0 in padding.  Scores of the structure's own, such as those of transitions, count
+        too.  The largest is the score of the argmax, and where it falls off to the others tells how sure that is.
+        Never requires grad.
+        """
+
+
 class Simplex(LogLinear):
     """A structure whose vertices are unit vectors, so that α-entmax is defined on it."""
 
@@ -195,7 +210,7 @@ class Transport(Structure):
 
 def _explain(structure: Structure, name: str) -> NoReturn:
     """What is said of an attribute that `structure` does not have: if others have it, why this one does not."""
-    for capability in (LogLinear, Enumerable, KBest, Simplex, Transport):
+    for capability in (LogLinear, Enumerable, KBest, Lattice, Simplex, Transport):
         if name in vars(capability) and not name.startswith("_"):
             raise MissingCapability(f"{type(structure).__name__} has no {name}: {structure.why_not(capability)}")
     raise AttributeError(f"{type(structure).__name__} has no attribute {name!r}.", name=name, obj=structure)

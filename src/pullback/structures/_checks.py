@@ -56,6 +56,27 @@ def check_tolerance(name: str, tolerance: float | None) -> None:
         raise ValueError(f"{name}: tolerance is {tolerance}; {expected}.")
 
 
+def check_flag(name: str, option: str, value: bool) -> None:
+    """An option that is on or off is True or False, and nothing that only counts as such."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: {option} is {value!r}; expected True or False.")
+
+
+def check_parts(who: str, name: str, given: Tensor, axes: str, advice: str = "") -> None:
+    """Vertices that `who` converts have the shape (..., axes), such as "n, t, t": equal names have equal sizes.
+
+    The argument is called `name` in the error, and `advice` ends it.
+    """
+    if not isinstance(given, Tensor):
+        raise TypeError(
+            f"{who}: {name} are a {type(given).__name__}; expected a tensor of shape (..., {axes}).{advice}"
+        )
+    names = axes.split(", ")
+    sizes = dict(zip(names, given.shape[-len(names) :]))
+    if given.dim() < len(names) or tuple(map(sizes.get, names)) != tuple(given.shape[-len(names) :]):
+        raise ValueError(f"{who}: {name} have shape {tuple(given.shape)}; expected (..., {axes}).{advice}")
+
+
 def check_sample_shape(name: str, sample_shape: Sequence[int]) -> torch.Size:
     """The shape of a batch of samples is a sequence of counts, as in `torch.distributions`."""
     sizes = sample_shape if isinstance(sample_shape, Sequence) else None

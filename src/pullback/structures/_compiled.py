@@ -11,7 +11,7 @@ from pullback.operators._convergence import warn_of_gap
 from pullback.operators._family import Choices, Family
 from pullback.operators._mixture import GAP_OF_DERIVATIVE, GAP_OF_POINT, MAX_ITERATIONS
 from pullback.operators._search import Found
-from pullback.structures._capabilities import Enumerable, KBest, LogLinear
+from pullback.structures._capabilities import Enumerable, KBest, Lattice, LogLinear
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._random import seeds
 
@@ -120,6 +120,14 @@ class Compiled(Slotted, LogLinear):
         batch = self.batch_shape(scores)
         drawn = self._operators.sample(scores, *facts, seeds(batch, generator), sample_shape.numel())
         return drawn.movedim(len(batch), 0).reshape(*sample_shape, *scores.shape)
+
+
+class CompiledLattice(Compiled, Lattice):
+    """One whose vertices are paths through a lattice, with kernels for the best of them through each part."""
+
+    def max_marginals(self, scores: Tensor) -> Tensor:
+        assert self._operators.max_marginals is not None
+        return self._operators.max_marginals(*self._constants(scores))
 
 
 def _no_vertices(scores: Tensor, event_dims: int, slots: Tensor) -> Tensor:

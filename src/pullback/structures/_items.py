@@ -10,6 +10,10 @@ from torch import Tensor
 from pullback.structures._limits import check_count
 from pullback.structures._results import Mixture
 
+NO_BEST_SUBSETS = (
+    "there is no kernel for the k best subsets; `support` lists those that SparseMAP mixes, `enumerate` all of them "
+    "where there are few, and `sample` draws some."
+)
 _ROUNDING = 1e-13  # per item; a subset with a smaller share is there by rounding alone
 
 

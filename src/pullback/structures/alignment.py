@@ -1,7 +1,7 @@
 """Monotone alignments of two sequences."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -10,14 +10,14 @@ from torch import Tensor
 from pullback.operators import paths
 from pullback.operators._family import Family
 from pullback.structures._checks import check_tolerance
-from pullback.structures._compiled import Compiled
+from pullback.structures._compiled import CompiledLattice
 from pullback.structures._paths import list_paths
 
 _KINDS = {"global": paths.GLOBAL, "local": paths.LOCAL, "dtw": paths.GLOBAL, "monotonic": paths.MONOTONIC}
 
 
 @dataclass(frozen=True, eq=False)
-class Alignment(Compiled):
+class Alignment(CompiledLattice):
     """Monotone alignments of two sequences, n rows and m columns: paths through the cells of an n × m table.
 
     A path enters the next cell by one of three moves:
@@ -68,6 +68,11 @@ class Alignment(Compiled):
         if self.kind == "global":
             return paths.global_sparsemap(*self._prepare(scores))
         return super().sparsemap(scores)
+
+    def max_marginals(self, scores: Tensor) -> Tensor:
+        best = super().max_marginals(scores)
+        exists = replace(self, mask=None).allowed(scores.shape, scores.device)
+        return best if exists is None else best.masked_fill(~exists, 0)  # the lattice has cells beyond the lengths
 
     @property
     def _operators(self) -> Family:

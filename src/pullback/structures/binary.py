@@ -9,12 +9,12 @@ from torch.nn.functional import logsigmoid, softplus
 
 from pullback.operators import subset as subsets
 from pullback.operators._check import check
-from pullback.structures._capabilities import Enumerable, LogLinear
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear
 from pullback.structures._checks import check_sample_shape
-from pullback.structures._items import are_subsets, list_subsets, mix_subsets
+from pullback.structures._items import NO_BEST_SUBSETS, are_subsets, list_subsets, mix_subsets
 from pullback.structures._random import seeds
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import in_single, solution_of_support
+from pullback.structures._structure import Structure, in_single, solution_of_support
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +86,9 @@ class Binary(LogLinear, Enumerable):
         seeded = seeds(scores.shape[:-1], generator)
         drawn = subsets.sample_bits(scores.double().sigmoid(), seeded, sample_shape.numel())
         return drawn.movedim(-2, 0).reshape(*sample_shape, *scores.shape).to(scores.dtype)
+
+    def why_not(self, capability: type[Structure]) -> str:
+        return NO_BEST_SUBSETS if capability is KBest else super().why_not(capability)
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         return list_subsets("Binary", event[-1], range(event[-1] + 1))

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pullback.operators import simplex
 from pullback.operators._check import check
+from pullback.operators._register import is_plain_eager
 from pullback.structures._capabilities import Enumerable, KBest, Simplex
 from pullback.structures._checks import broadcasts, check_sample_shape
 from pullback.structures._items import are_subsets
@@ -15,10 +18,14 @@ from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._structure import in_single, solution_of_support
 
-_REFUSED = (
-    "Categorical: the scores of example {example} contain NaN or +inf, or none is above -inf; "
-    "expected a finite score within its length and mask."
-)
+
+def _check(ok: Tensor, scores: Tensor) -> None:
+    """Raises where an example is not `ok`, and says what is wrong with its scores, which have been restricted."""
+    if is_plain_eager() and not ok.is_meta and bool(ok.all()):
+        return
+    is_number = (scores < torch.inf).all(-1)
+    check(is_number, simplex.NOT_NUMBERS.format(example="example {example}"))
+    check(ok | ~is_number, simplex.NO_CHOICE.format(example="example {example}"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +43,9 @@ class Categorical(Simplex, KBest, Enumerable):
     fixed_sums = (-1,)
 
     def argmax(self, scores: Tensor) -> Tensor:
-        best = self.restrict(scores).detach().max(-1, keepdim=True)
-        check(best.values.isfinite().squeeze(-1), _REFUSED)
+        restricted = self.restrict(scores).detach()
+        best = restricted.max(-1, keepdim=True)
+        _check(best.values.isfinite().squeeze(-1), restricted)
         return torch.zeros_like(scores, dtype=best.values.dtype).scatter(-1, best.indices, 1.0)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
@@ -51,6 +59,9 @@ class Categorical(Simplex, KBest, Enumerable):
         computed directly; others by a bracketed root finder.
         """
         if not isinstance(alpha, Tensor):
+            given: Any = alpha
+            if isinstance(given, bool) or not isinstance(given, Real):
+                raise TypeError(f"Categorical: alpha is {alpha!r}; expected a number ≥ 1, or a tensor of them.")
             direct = {1.0: self.marginals, 1.5: self._entmax15, 2.0: self.sparsemap}.get(float(alpha))
             if direct is not None:
                 return direct(scores)
@@ -82,7 +93,7 @@ class Categorical(Simplex, KBest, Enumerable):
         scores = self.restrict(scores)
         n = scores.shape[-1]
         best = scores.topk(min(k, n), -1)
-        check(best.values[..., 0].isfinite(), _REFUSED)
+        _check(best.values[..., 0].isfinite(), scores)
         size = (scores > -torch.inf).sum(-1).clamp_max(k)
         vertices = torch.nn.functional.one_hot(best.indices, n) * (best.values > -torch.inf).unsqueeze(-1)
         return torch.nn.functional.pad(vertices.to(scores.dtype), (0, 0, 0, max(0, k - n))), size
@@ -91,13 +102,14 @@ class Categorical(Simplex, KBest, Enumerable):
         """log Σ eˢ."""
         scores = self.restrict(scores)
         value = in_single(scores).logsumexp(-1)
-        check(value.detach().isfinite(), _REFUSED)
+        _check(value.detach().isfinite(), scores.detach())
         return value.to(scores.dtype)
 
     def marginals(self, scores: Tensor) -> Tensor:
         """Softmax."""
-        p = self.restrict(scores).softmax(-1)
-        check(~p.detach()[..., 0].isnan(), _REFUSED)
+        scores = self.restrict(scores)
+        p = scores.softmax(-1)
+        _check(~p.detach()[..., 0].isnan(), scores.detach())
         return p
 
     def entropy(self, scores: Tensor) -> Tensor:

@@ -9,14 +9,14 @@ from torch import Tensor
 from pullback.operators import chain
 from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
-from pullback.structures._checks import check_tolerance
-from pullback.structures._compiled import Compiled
+from pullback.structures._checks import check_parts, check_tolerance
+from pullback.structures._compiled import CompiledLattice
 from pullback.structures._one_hot import chosen_index, one_hot
 from pullback.structures._sequences import list_padded_sequences
 
 
 @dataclass(frozen=True, eq=False)
-class Chain(Compiled):
+class Chain(CompiledLattice):
     """Sequences of n tags out of t, scored by pairs of neighbors: linear-chain CRFs.
 
     Scores: (..., n, t, t); scores[..., i, a, b] is that of tag a at position i − 1 and tag b at i.  Of position 0 only
@@ -72,6 +72,7 @@ class Chain(Compiled):
     @staticmethod
     def tags(pairs: Tensor) -> Tensor:
         """The tags (..., n) of sequences given as pairs of tags (..., n, t, t); −1 for padding."""
+        check_parts("Chain.tags", "pairs", pairs, "n, t, t")
         return chosen_index(pairs.sum(-2))
 
     @staticmethod

@@ -12,7 +12,7 @@ from torch import Tensor
 from pullback.operators import constituency
 from pullback.operators._family import Family
 from pullback.structures import _brackets
-from pullback.structures._checks import check_tolerance
+from pullback.structures._checks import check_flag, check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
@@ -41,7 +41,7 @@ class ConstituencyTree(Compiled):
 
     There are C(2n − 2, n − 1) / n trees (Catalan numbers), times t²ⁿ⁻¹ with labels.  Argmax (the algorithm of Cocke,
     Kasami and Younger), log-partition and marginals (inside–outside) take O(n³ + n² t).  SparseMAP is by the active-set
-    method, of flat scores without labels by the chart.
+    method, of flat scores by the chart.
     """
 
     lengths: Tensor | None = None
@@ -51,6 +51,7 @@ class ConstituencyTree(Compiled):
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
+        check_flag("ConstituencyTree", "labelled", self.labelled)
         check_tolerance("ConstituencyTree", self.tolerance)
 
     @property

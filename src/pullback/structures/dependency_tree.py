@@ -10,7 +10,7 @@ from torch import Tensor
 from pullback.operators import labelled_trees, tree_sparsemap, trees
 from pullback.operators._family import Family
 from pullback.structures._capabilities import relative_to_best
-from pullback.structures._checks import check_tolerance
+from pullback.structures._checks import check_flag, check_parts, check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
@@ -56,6 +56,8 @@ class DependencyTree(Compiled):
     length_advice = trees.LENGTH_ADVICE
 
     def __post_init__(self) -> None:
+        for option in ("projective", "single_root", "labelled"):
+            check_flag("DependencyTree", option, getattr(self, option))
         check_tolerance("DependencyTree", self.tolerance)
 
     @property
@@ -158,16 +160,15 @@ class DependencyTree(Compiled):
 
         Of labelled trees, `heads_and_labels`.
         """
-        if arcs.dim() < 2 or arcs.shape[-1] != arcs.shape[-2]:
-            raise ValueError(
-                f"DependencyTree.heads: arcs have shape {tuple(arcs.shape)}; expected (..., n + 1, n + 1).  "
-                "Of labelled trees, `heads_and_labels`."
-            )
+        advice = "  Of labelled trees, `heads_and_labels`."
+        check_parts("DependencyTree.heads", "arcs", arcs, "n + 1, n + 1", advice)
         return chosen_index(arcs[..., 1:], -2)
 
     @staticmethod
     def heads_and_labels(arcs: Tensor) -> tuple[Tensor, Tensor]:
         """Heads and labels, (..., n) each, of labelled trees (..., n + 1, n + 1, t): −1 for no head and no label."""
+        advice = "  Of trees without labels, `heads`."
+        check_parts("DependencyTree.heads_and_labels", "arcs", arcs, "n + 1, n + 1, t", advice)
         used = arcs[..., 1:, :] != 0
         return chosen_index(used.any(-1), -2), chosen_index(used.any(-3))
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pullback.operators._search import check_start
-from pullback.structures._capabilities import Enumerable, KBest, LogLinear, Simplex, Transport, require
+from pullback.structures._capabilities import Enumerable, KBest, Lattice, LogLinear, Simplex, Transport, require
 from pullback.structures._combinations import combine_best, combine_mixtures, list_combinations
 from pullback.structures._results import Mixture, Solution, TransportPlan
 from pullback.structures._structure import Structure
@@ -19,9 +19,9 @@ class Independent(Simplex, Transport, KBest, Enumerable):
 
     The last `dims` batch dimensions of the inner structure become dimensions of the parts, as in torch.distributions:
     eight choices out of sixteen with one loss per example are scores (batch, 8, 16) and `Independent(Categorical())`.
-    It has what the inner structure has (`offers` tells), computed as one batch; log-partition, entropy and
-    log-probability are sums over the copies.  Vertices and supports are lists of combinations, and refuse to be made
-    where there are too many.
+    It has what the inner structure has (`offers` tells) but for `max_marginals`, computed as one batch; log-partition,
+    entropy and log-probability are sums over the copies.  Vertices and supports are lists of combinations, and refuse
+    to be made where there are too many.
 
     structure: of one copy; its lengths and masks have the dimensions of the copies.
     """
@@ -32,7 +32,7 @@ class Independent(Simplex, Transport, KBest, Enumerable):
     def __post_init__(self) -> None:
         if not isinstance(self.structure, Structure):
             raise TypeError(f"Independent: structure is a {type(self.structure).__name__}; expected a Structure.")
-        if not isinstance(self.dims, int) or self.dims < 1:
+        if not isinstance(self.dims, int) or isinstance(self.dims, bool) or self.dims < 1:
             raise ValueError(f"Independent: dims is {self.dims!r}; expected an integer ≥ 1.")
 
     @property
@@ -47,6 +47,8 @@ class Independent(Simplex, Transport, KBest, Enumerable):
         return isinstance(self, capability) and self.structure.offers(capability)
 
     def why_not(self, capability: type[Structure]) -> str:
+        if capability is Lattice and self.structure.offers(Lattice):
+            return "that of one copy has them, copy by copy."
         return self.structure.why_not(capability)
 
     # ---- copy by copy

@@ -11,7 +11,7 @@ from torch import Tensor
 from pullback.operators import matching
 from pullback.operators._family import Choices
 from pullback.structures._capabilities import LogLinear, Transport
-from pullback.structures._checks import check_tolerance
+from pullback.structures._checks import check_flag, check_parts, check_tolerance
 from pullback.structures._compiled import Slotted
 from pullback.structures._limits import check_count
 from pullback.structures._one_hot import chosen_index, one_hot
@@ -54,6 +54,7 @@ class Matching(Slotted, Transport):
     length_axes = 2
 
     def __post_init__(self) -> None:
+        check_flag("Matching", "optional", self.optional)
         check_tolerance("Matching", self.tolerance)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
@@ -130,6 +131,7 @@ class Matching(Slotted, Transport):
     @staticmethod
     def partners(pairs: Tensor) -> Tensor:
         """The column (..., n) of each row in matchings given as pairs (..., n, m); −1 for rows that are alone."""
+        check_parts("Matching.partners", "pairs", pairs, "n, m")
         return chosen_index(pairs)
 
     @staticmethod

@@ -10,7 +10,7 @@ from torch import Tensor
 from pullback.operators._check import check
 from pullback.operators._search import Found, check_start
 from pullback.operators.active_set import GAP, search
-from pullback.structures._checks import check_tolerance
+from pullback.structures._checks import check_flag, check_tolerance
 from pullback.structures._structure import Structure
 
 
@@ -49,6 +49,8 @@ class Oracle(Structure):
             count = getattr(self, name)
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
                 raise ValueError(f"Oracle: {name} is {count!r}; expected an integer ≥ 1.")
+        for option in ("batched", "numpy", "strict"):
+            check_flag("Oracle", option, getattr(self, option))
         check_tolerance("Oracle", self.tolerance)
 
     def argmax(self, scores: Tensor) -> Tensor:

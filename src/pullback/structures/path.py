@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,13 +13,25 @@ from torch import Tensor
 from pullback.operators import paths
 from pullback.operators._family import Family
 from pullback.structures._checks import broadcasts, check_tolerance
-from pullback.structures._compiled import Compiled
+from pullback.structures._compiled import CompiledLattice
 from pullback.structures._paths import list_paths
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-class _Numbered(Compiled):
+def _end(name: str, node: Any, device: torch.device) -> Tensor:
+    """The source or the sink as a tensor; that it is not negative is checked where the nodes are numbered."""
+    if isinstance(node, Tensor):
+        if node.dtype not in _INTEGERS:
+            raise TypeError(f"Path: the {name} has dtype {node.dtype}; expected an integer dtype.")
+    elif isinstance(node, bool) or not isinstance(node, Integral):
+        raise TypeError(
+            f"Path: the {name} is {node!r}; expected an integer ≥ 0, or a tensor with one for each example."
+        )
+    return torch.as_tensor(node, device=device)
+
+
+class _Numbered(CompiledLattice):
     """What a path keeps beside its fields: its graph as kernels read it, and which edges are on a path."""
 
     _graph: Tensor
@@ -34,8 +48,8 @@ class Path(_Numbered):
         pb.Path(edges, source=0, sink=3).argmax(scores)                    # scores: (..., 5)
 
     edges: (m, 2), the tail and the head of each edge, in any order; nodes have any numbers ≥ 0, and two edges may have
-    the same ends.  Where examples have graphs of their own, (..., m, 2), with −1 for edges that do not exist.
-    source, sink: the nodes where paths begin and end; numbers, or tensors with one for each example.  If they are the
+    the same ends.  Where examples have graphs of their own, (..., m, 2), with (−1, −1) for edges that do not exist.
+    source, sink: the nodes where paths begin and end; integers, or tensors with one for each example.  If they are the
     same, the only path is the empty one, all zeros.
     mask: (..., m), true for edges that are allowed.
     tolerance: the largest gap that `solve` and `support` may stop at, see `Structure.tolerance`; None is exact.
@@ -61,10 +75,7 @@ class Path(_Numbered):
             raise TypeError(f"Path: edges are {kind}; expected a tensor of integers.")
         if edges.dim() < 2 or edges.shape[-1] != 2 or edges.shape[-2] == 0:
             raise ValueError(f"Path: edges have shape {tuple(edges.shape)}; expected (..., m, 2): tail and head.")
-        ends = [torch.as_tensor(end, device=edges.device) for end in (self.source, self.sink)]
-        for name, end in zip(("source", "sink"), ends):
-            if end.dtype not in _INTEGERS:
-                raise TypeError(f"Path: the {name} has dtype {end.dtype}; expected an integer dtype.")
+        ends = [_end(name, getattr(self, name), edges.device) for name in ("source", "sink")]
         try:
             batch = torch.broadcast_shapes(edges.shape[:-2], *(end.shape for end in ends))
         except RuntimeError as error:

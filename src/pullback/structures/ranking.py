@@ -18,6 +18,12 @@ from pullback.structures._structure import Structure
 _REGULARIZERS = ("squared_norm", "entropy")
 
 
+def _is_entropic(regularizer: str) -> bool:
+    if regularizer not in _REGULARIZERS:
+        raise ValueError(f"Ranking: regularizer is {regularizer!r}; expected one of {_REGULARIZERS}.")
+    return regularizer == "entropy"
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking(Enumerable):
     """Ranks 1, 2, …, n, dealt out to n items: the higher an item's score, the larger its rank.
@@ -72,20 +78,28 @@ class Ranking(Enumerable):
         regularizer: "squared_norm" for Ω(μ) = ½‖μ‖², which makes it `sparsemap(scores / temperature)`, or "entropy" for
         Σ μ log μ − μ, which needs values above 0.  temperature: a number above 0, or a tensor with one per example.
         """
-        if regularizer not in _REGULARIZERS:
-            raise ValueError(f"Ranking: regularizer is {regularizer!r}; expected one of {_REGULARIZERS}.")
-        return self._project(self._cooled(scores, temperature), entropic=regularizer == "entropy")
+        return self._project(self._cooled(scores, temperature), entropic=_is_entropic(regularizer))
 
-    def soft_sort(self, scores: Tensor, *, temperature: float | Tensor = 1.0) -> Tensor:
+    def soft_sort(
+        self, scores: Tensor, *, temperature: float | Tensor = 1.0, regularizer: str = "squared_norm"
+    ) -> Tensor:
         """The scores of each example in ascending order, softened: the point nearest to (1, 2, …, n) / τ.
 
         Nearest among mixtures of permutations of the scores.  They are in order where τ is small, and their mean where
         it is large.  Padding is zero.  temperature: a number above 0, or a tensor with one per example.
+
+        regularizer: "squared_norm" for that, or "entropy" for log argmax ⟨(1, …, n) / τ, μ⟩ − Σ μ log μ − μ among
+        mixtures of permutations of exp(scores), computed with logarithms: then all become the logarithm of the mean of
+        exp(scores) where τ is large.
         """
         scores, lengths = self._prepare(scores)
         positions = torch.arange(1, scores.shape[-1] + 1, dtype=torch.float64, device=scores.device)
         positions = (positions / self._temperature(temperature, scores)).expand(scores.shape)
-        return ranking.project(positions, scores.double(), lengths, False)[0].to(scores.dtype)
+        if _is_entropic(regularizer):
+            point = ranking.project_logarithms(positions, scores.double(), lengths)[0]
+        else:
+            point = ranking.project(positions, scores.double(), lengths, False)[0]
+        return point.to(scores.dtype)
 
     # ---- what a ranking is
 
@@ -124,6 +138,8 @@ class Ranking(Enumerable):
     def _temperature(self, temperature: float | Tensor, scores: Tensor) -> float | Tensor:
         """A temperature, ready to divide the scores of each example."""
         if isinstance(temperature, Tensor):
+            if temperature.dtype == torch.bool or temperature.is_complex():
+                raise TypeError(f"Ranking: temperature has dtype {temperature.dtype}; expected real numbers.")
             check(temperature > 0, "Ranking: temperature{example} is not above 0; expected numbers above 0.")
             batch = self.batch_shape(scores)
             if not broadcasts(temperature.shape, batch):
@@ -132,8 +148,11 @@ class Ranking(Enumerable):
                     f"batch, {tuple(batch)}."
                 )
             return self.widen(temperature) if temperature.dim() else temperature
-        if not isinstance(temperature, (int, float)) or not temperature > 0:
-            raise ValueError(f"Ranking: temperature is {temperature!r}; expected a number above 0.")
+        expected = "expected a number above 0, or a tensor with one per example"
+        if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
+            raise TypeError(f"Ranking: temperature is {temperature!r}; {expected}.")
+        if not temperature > 0:
+            raise ValueError(f"Ranking: temperature is {temperature!r}; {expected}.")
         return temperature
 
     def why_not(self, capability: type[Structure]) -> str:

@@ -1,4 +1,4 @@
-"""Segmentations: sequences cut into labeled segments."""
+"""Segmentations: sequences cut into labelled segments."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -10,32 +10,33 @@ from torch import Tensor
 from pullback.operators import paths, segments, tagging
 from pullback.operators._family import Family
 from pullback.structures._capabilities import at_least_zero
-from pullback.structures._checks import check_tolerance
-from pullback.structures._compiled import Compiled
+from pullback.structures._checks import check_parts, check_tolerance
+from pullback.structures._compiled import CompiledLattice
 from pullback.structures._paths import list_paths
 from pullback.structures._tables import check_table, expected, fit_table
 
 
 @dataclass(frozen=True, eq=False)
-class Segmentation(Compiled):
-    """Sequences of n positions cut into labeled segments of at most w positions: semi-Markov models.
+class Segmentation(CompiledLattice):
+    """Sequences of n positions cut into labelled segments of at most w positions: semi-Markov models.
 
     Scores: (..., n, w, t); scores[..., i, k, label] is that of a segment which begins at position i, is k + 1 positions
     wide, and has one of t labels.  The segments of a vertex cover every position once.
 
     lengths: the number of positions of each example, n if not given;  segments that end beyond it are padding.
     mask: (..., n, w, t), true for segments that are allowed.
-    transitions: (t, t) or (..., t, t); transitions[a, b] is added to the score where a segment labeled b follows one
-    labeled a, and −∞ forbids it.  Gradients reach it through `log_partition`, `marginals`, `entropy`, `log_prob`,
+    transitions: (t, t) or (..., t, t); transitions[a, b] is added to the score where a segment labelled b follows one
+    labelled a, and −∞ forbids it.  Gradients reach it through `log_partition`, `marginals`, `entropy`, `log_prob`,
     `sparsemap` and `support`.  Without it, labels follow each other freely.
     tolerance: the largest gap that `solve` and `support`, with transitions SparseMAP too, may stop at, see
     `Structure.tolerance`; None is exact.
 
     There are N(n) = t · (N(n − 1) + … + N(n − w)) of them, N(0) = 1.  Argmax, log-partition, marginals and a sample
     take O(n w t), and O(n t²) more with transitions.  SparseMAP is a projection onto flows, by Newton's method on its
-    dual; with transitions, argmax ⟨s, μ⟩ + own_score(μ) − ½‖μ‖² with the norm of the segments alone, by the active-set
-    method.  `project` knows the forbidden transitions and not the scores of the others.  Reference: Sarawagi and Cohen
-    (2004).
+    dual.  With transitions it is argmax ⟨s, μ⟩ + own_score(μ) − ½‖μ‖² with the norm of the segments alone, by the
+    active-set method, and where that would take hundreds of rounds, by an interior-point method through the graph of
+    segments and transitions.  `project` knows the forbidden transitions and not the scores of the others.  Reference:
+    Sarawagi and Cohen (2004).
     """
 
     lengths: Tensor | None = None
@@ -150,6 +151,7 @@ class Segmentation(Compiled):
     @staticmethod
     def segments(parts: Tensor) -> list[Any]:
         """The segments (start, width, label) of a segmentation (n, w, t), in order; lists of them for a batch."""
+        check_parts("Segmentation.segments", "parts", parts, "n, w, t")
         if parts.dim() > 3:
             return [Segmentation.segments(example) for example in parts]
         return [(start, width + 1, label) for start, width, label in parts.nonzero().tolist()]

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from pullback.operators import subset as subsets
 from pullback.operators._check import check
-from pullback.structures._capabilities import Enumerable, LogLinear
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear
 from pullback.structures._checks import check_sample_shape
-from pullback.structures._items import are_subsets, list_subsets, mix_subsets
+from pullback.structures._items import NO_BEST_SUBSETS, are_subsets, list_subsets, mix_subsets
 from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import solution_of_support, without_mean
+from pullback.structures._structure import Structure, solution_of_support, without_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +112,9 @@ class Subset(LogLinear, Enumerable):
         return drawn.movedim(-2, 0).reshape(*sample_shape, *scores.shape)
 
     # ---- what a subset is
+
+    def why_not(self, capability: type[Structure]) -> str:
+        return NO_BEST_SUBSETS if capability is KBest else super().why_not(capability)
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         n = event[-1]

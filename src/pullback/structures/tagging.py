@@ -10,8 +10,8 @@ from torch import Tensor
 from pullback.operators import chain, tagging
 from pullback.operators._family import Family
 from pullback.structures._capabilities import at_least_zero, relative_to_best
-from pullback.structures._checks import check_tolerance
-from pullback.structures._compiled import Compiled
+from pullback.structures._checks import check_parts, check_tolerance
+from pullback.structures._compiled import CompiledLattice
 from pullback.structures._one_hot import chosen_index, one_hot
 from pullback.structures._schemes import Scheme, bio, bioes
 from pullback.structures._sequences import list_padded_sequences
@@ -19,7 +19,7 @@ from pullback.structures._tables import check_table, expected, fit_table
 
 
 @dataclass(frozen=True, eq=False)
-class Tagging(Compiled):
+class Tagging(CompiledLattice):
     """Sequences of n tags out of t, as a CRF layer has them: scores of tags, and of transitions between neighbors.
 
     Scores: (..., n, t); a vertex is one-hot at each position.  The score of a sequence z is
@@ -98,13 +98,6 @@ class Tagging(Compiled):
         pairs = scores.unsqueeze(-2) + torch.where(first, start, transitions) + torch.where(last, end, 0.0)
         return chain.sequences.partition(pairs, lengths)[1]
 
-    def max_marginals(self, scores: Tensor) -> Tensor:
-        """The score of the best sequence through each tag, shaped like `scores`: −∞ where there is none, 0 in padding.
-
-        Never requires grad.
-        """
-        return tagging.max_marginals(*self._constants(scores))
-
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
         tables = self.transitions, self.start, self.end
@@ -178,6 +171,7 @@ class Tagging(Compiled):
     @staticmethod
     def tags(vertices: Tensor) -> Tensor:
         """The tags (..., n) of sequences given as vertices (..., n, t); −1 for padding."""
+        check_parts("Tagging.tags", "vertices", vertices, "n, t")
         return chosen_index(vertices)
 
     @staticmethod

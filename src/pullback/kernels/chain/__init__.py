@@ -6,7 +6,7 @@ from pullback.kernels.chain.projection import project, project_as_flows, project
 from pullback.kernels.chain.samples import draw, sample
 from pullback.kernels.chain.sums import hessian_product, log_partition, partition
 from pullback.kernels.chain.sweeps import add_columns, backward
-from pullback.kernels.chain.viterbi import argmax
+from pullback.kernels.chain.viterbi import argmax, max_marginals
 
 __all__ = [
     "add_columns",
@@ -15,6 +15,7 @@ __all__ = [
     "draw",
     "hessian_product",
     "log_partition",
+    "max_marginals",
     "merge",
     "mixture",
     "mixture_backward",

@@ -1,4 +1,4 @@
-"""The best sequence of a linear chain in O(n t²): Viterbi's algorithm.
+"""The best sequence of a linear chain in O(n t²): Viterbi's algorithm; and the best through each pair of tags.
 
     chart[0, b] = score[0, 0, b]
     chart[i, b] = max_a chart[i − 1, a] + score[i, a, b]
@@ -88,3 +88,42 @@ def argmax(scores, lengths, best, lo, hi):
             for i in range(n):
                 flat[parts[i]] = 1
     return -1
+
+
+@kernel
+def max_marginals(scores, lengths, best, lo, hi):
+    """The score of the best sequence through each pair of tags, best (batch, n, t, t): −∞ where there is none.
+
+    It is 0 in padding, and in rows a > 0 of position 0.  The other arrays and the answer as in `argmax`.
+    """
+    most, tags = scores.shape[1], scores.shape[2]
+    chart, ahead, now = np.empty((most, tags)), np.empty(tags), np.empty(tags)
+    for b in range(lo, hi):
+        n = lengths[b]
+        best[b] = 0
+        if n < 0 or n > most or not is_valid(scores[b], n):
+            return b
+        if n == 0:
+            continue
+        sweep(scores[b], n, chart)
+        if chart[n - 1].max() == -np.inf:
+            return b
+        ahead[:] = 0.0
+        for i in range(n - 1, 0, -1):
+            _go_through(scores[b, i], chart[i - 1], ahead, now, best[b, i])
+            ahead[:] = now
+        for c in range(tags):
+            best[b, 0, 0, c] = chart[0, c] + ahead[c]
+    return -1
+
+
+@inner
+def _go_through(score, before, ahead, now, best):
+    """best[a, b] = before[a] + score[a, b] + ahead[b], and now[a] = max_b score[a, b] + ahead[b]."""
+    for a in range(now.shape[0]):
+        row, out, top = score[a], best[a], -np.inf
+        for b in range(now.shape[0]):
+            rest = row[b] + ahead[b]
+            out[b] = before[a] + rest
+            top = fmax(rest, top)
+        now[a] = top

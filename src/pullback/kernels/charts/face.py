@@ -150,7 +150,7 @@ def find_face(full, score, chart, point, in_use):
             if chart.group[t] != NO_PART:
                 across[t] = wanted[t] = theta[chart.item[t]]
         size = max(1.0, span.largest_of(across, items))
-        span.leave_span(chart, across, 1e-13 * size, room)
+        span.leave_span(chart, across, span.rounding(chart, size), room)
         common = 0.0  # what every vertex of the chart scores
         for t in range(items):
             if chart.group[t] != NO_PART:

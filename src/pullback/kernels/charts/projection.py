@@ -17,18 +17,18 @@ from pullback.kernels.tools import inner, kernel
 def project(scores, lengths, structure, tolerance, point, rest, gap, lo, hi):
     """The nearest point of the hull of each instance that has a length above 0, and the gap of it.
 
-    scores, point and rest are (batch, size, size), float64; gap is (batch,).  `rest` becomes a direction that is
-    largest on the face of the point, all that the derivative needs: s − μ, up to what all vertices have in common, or
-    for tiny scores that of louder ones; −∞ where there is no part.  Where no face is found whose gap is at most
+    scores, point and rest are (batch, size, size, labels), float64; gap is (batch,).  `rest` becomes a direction that
+    is largest on the face of the point, all that the derivative needs: s − μ, up to what all vertices have in common,
+    or for tiny scores that of louder ones; −∞ where there is no part.  Where no face is found whose gap is at most
     `tolerance` times the largest score (if that is above 1), the gap is ∞ and the rest is undefined.
     """
-    size = scores.shape[1]
+    size, labels = scores.shape[1], scores.shape[3]
     for b in range(lo, hi):
         n = lengths[b]
         if n <= 0:
             continue
         flat = scores[b].reshape(-1)
-        chart = chart_of(structure, n, size)
+        chart = chart_of(structure, n, size, labels)
         full = allowed(chart, flat)
         is_whole = len(full.left) == len(chart.left)
         mu, theta = np.empty(len(full.part)), np.empty(len(full.part))
@@ -50,13 +50,13 @@ def _write(full, mu, theta, point, rest):
 @kernel
 def project_backward(rest, lengths, structure, gradient, product, lo, hi):
     """The Jacobian of `project`, which is symmetric, times `gradient`: its projection onto the span of the face."""
-    size = rest.shape[1]
+    size, labels = rest.shape[1], rest.shape[3]
     for b in range(lo, hi):
         n = lengths[b]
         if n <= 0:
             continue
         flat, out = rest[b].reshape(-1), product[b].reshape(-1)
-        full = allowed(chart_of(structure, n, size), flat)
+        full = allowed(chart_of(structure, n, size, labels), flat)
         theta = np.zeros(len(full.part))
         for t in range(len(full.part)):
             if full.part[t] >= 0:
@@ -75,8 +75,7 @@ def _project_onto(face, gradient, product):
         if face.part[t] >= 0:
             across[t] = gradient[face.part[t]]
             largest = max(largest, abs(across[t]))
-    rounding = 2e-14 * largest * np.sqrt(len(face.left))  # what it leaves of a gain, summed over the hyperedges
-    span.leave_span(face, across, rounding, span.room_for(face))
+    span.leave_span(face, across, span.rounding(face, largest), span.room_for(face))
     for part in range(len(product)):
         product[part] = 0.0
     for t in range(items):

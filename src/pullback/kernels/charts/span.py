@@ -15,6 +15,7 @@ from pullback.kernels.tools import inner, summing
 
 TIED = 1e-8  # a hyperedge belongs to the face if the best vertex through it is this close to the best
 _ITERATIONS = 5000
+_LOST = 1e8  # times the least square of the gains so far: rounding has the upper hand, and more steps do harm
 _MANY, _FEW = 6, 4  # hyperedges for each item: in a chart that is worth thinning, and in a thinned one
 
 # Numbers for each hyperedge, and for each item.
@@ -57,6 +58,12 @@ def largest_of(x, count):
 
 
 @inner
+def rounding(chart, largest):
+    """What rounding leaves of the gains of a direction whose numbers are at most `largest`."""
+    return 2e-14 * largest * np.sqrt(len(chart.left))
+
+
+@inner
 def _gains(chart, share, ease, direction, room):
     """below[e] = what a hyperedge has of `direction` above the mean of its item; returns Σ ease · below²."""
     expect(chart, share, direction, room.value, room.below)
@@ -77,17 +84,18 @@ def _gains(chart, share, ease, direction, room):
 def fit(chart, share, ease, residual, enough, flat, limit, room):
     """Takes from `residual` the parts of the change of flow that fits it best, with the least Σ wish² / ease.
 
-    Ends when no residual is above `enough`, or no hyperedge promises more than `flat`.  The wishes are in room.wish,
-    and `push` makes the change of them.  Returns the number of iterations.
+    Ends when no residual is above `enough`, or no hyperedge promises more than `flat`, or nothing but rounding is left.
+    The wishes are in room.wish, and `push` makes the change of them.  Returns the number of iterations.
     """
     edges, items = len(chart.left), len(chart.part)
     room.wish[:edges] = 0.0
     room.step[:edges] = 0.0
     gain = _gains(chart, share, ease, residual, room)
-    last = np.inf
+    last, least = np.inf, gain
     for iteration in range(limit):
-        if not gain > flat * flat or largest_of(residual, items) <= enough:
+        if not gain > flat * flat or gain > _LOST * least or largest_of(residual, items) <= enough:
             return iteration
+        least = min(least, gain)
         _advance(room.step, room.below, ease, gain / last, edges)
         push(chart, share, room.step, room.change, room.product)
         length = gain / _square(room.product, items)

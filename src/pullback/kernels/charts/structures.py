@@ -1,4 +1,7 @@
-"""The charts of projective dependency trees and of binary trees over spans."""
+"""The charts of projective dependency trees and of binary trees over spans, with labels or without.
+
+A label is an item of its own, a part made of what it labels; an arc or a span is then made of one of its labels.
+"""
 
 import numpy as np
 
@@ -9,9 +12,11 @@ PROJECTIVE_TREES, SINGLE_ROOT_TREES, SPANS = 0, 1, 2
 
 
 @inner
-def chart_of(structure, n, size):
-    """The chart of a structure over n ≥ 1 words, whose parts are those of size × size scores."""
-    return span_chart(n, size) if structure == SPANS else tree_chart(n, size, structure == SINGLE_ROOT_TREES)
+def chart_of(structure, n, size, labels):
+    """The chart of a structure over n ≥ 1 words, whose parts are those of size × size × labels scores."""
+    if structure == SPANS:
+        return span_chart(n, size, labels)
+    return tree_chart(n, size, labels, structure == SINGLE_ROOT_TREES)
 
 
 @inner
@@ -21,13 +26,33 @@ def _join(chart, e, left, right):
 
 
 @inner
-def tree_chart(n, size, single_root):
+def _label(chart, t, e, below, part, group, labels):
+    """Adds an item for each label of the item `below`, and one that is made of any of them if they are several.
+
+    Returns the item and the hyperedge that come next.
+    """
+    first = t
+    for label in range(labels):
+        e = _join(chart, e, below, 0)
+        chart.part[t], chart.group[t] = part + label, group
+        t += 1
+        chart.first[t] = e
+    if labels > 1:
+        for label in range(labels):
+            e = _join(chart, e, first + label, 0)
+        t += 1
+        chart.first[t] = e
+    return t, e
+
+
+@inner
+def tree_chart(n, size, labels, single_root):
     """Eisner's chart, as `projective_trees` has it: pairs of half trees, arcs over them, and half trees.
 
-    An arc is a part, and the arcs into a word are a group.  complete[h, h] is the empty item.
+    An arc with a label is a part, and those into a word are a group.  complete[h, h] is the empty item.
     """
     nodes = n + 1
-    chart = empty_chart(1 + 5 * nodes * nodes // 2, nodes**3 // 2 + 2 * nodes * nodes)
+    chart = empty_chart(1 + (2 * labels + 5) * nodes * nodes // 2, nodes**3 // 2 + 2 * (labels + 1) * nodes * nodes)
     complete, arc = np.zeros((nodes, nodes), np.int64), np.zeros((nodes, nodes), np.int64)
     t, e = 1, 0  # the item that comes next, the hyperedge that comes next
     for width in range(1, nodes):
@@ -41,11 +66,8 @@ def tree_chart(n, size, single_root):
             chart.first[t] = e
             for head, modifier in ((i, j), (j, i)):
                 if modifier > 0:
-                    e = _join(chart, e, pair, 0)
-                    chart.part[t], chart.group[t] = head * size + modifier, modifier
-                    arc[head, modifier] = t
-                    t += 1
-                    chart.first[t] = e
+                    t, e = _label(chart, t, e, pair, (head * size + modifier) * labels, modifier, labels)
+                    arc[head, modifier] = t - 1
             if i > 0:
                 for m in range(i, j):
                     e = _join(chart, e, arc[j, m], complete[m, i])
@@ -62,18 +84,30 @@ def tree_chart(n, size, single_root):
 
 
 @inner
-def span_chart(n, size):
-    """The chart of Cocke, Kasami and Younger.  A span of several words is a part; single words are in every tree."""
-    chart = empty_chart(1 + n * n, n**3)
+def span_chart(n, size, labels):
+    """The chart of Cocke, Kasami and Younger.  A span with a label is a part.
+
+    Single words and the span of all are in every tree: without labels, words are the empty item; with labels, those of
+    each are a group.
+    """
+    chart = empty_chart(1 + (labels + 2) * n * n, n**3 + 2 * labels * n * n)
     span = np.zeros((n, n), np.int64)
     t, e = 1, 0
+    if labels > 1:
+        for i in range(n):
+            t, e = _label(chart, t, e, 0, i * (size + 1) * labels, i, labels)
+            span[i, i] = t - 1
     for width in range(1, n):
         for i in range(n - width):
             j = i + width
             for k in range(i, j):
                 e = _join(chart, e, span[i, k], span[k + 1, j])
-            chart.part[t], chart.group[t] = i * size + j, -1
-            span[i, j] = t
             t += 1
             chart.first[t] = e
+            part = (i * size + j) * labels
+            if labels > 1:
+                t, e = _label(chart, t, e, t - 1, part, n if width == n - 1 else -1, labels)
+            else:
+                chart.part[t - 1], chart.group[t - 1] = part, -1
+            span[i, j] = t - 1
     return trimmed(chart, t, e)

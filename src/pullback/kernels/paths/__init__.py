@@ -1,8 +1,8 @@
 """Paths through a DAG: any graph, and the lattices of segmentations and alignments."""
 
-from pullback.kernels.paths.best import argmax
+from pullback.kernels.paths.best import argmax, max_marginals
 from pullback.kernels.paths.central import Position
-from pullback.kernels.paths.interior import Face, interior_over
+from pullback.kernels.paths.interior import NOTHING, Face, interior_over
 from pullback.kernels.paths.inwards import approach, approach_backward
 from pullback.kernels.paths.k_best import topk
 from pullback.kernels.paths.lattices import alignments, joined_end, joined_segmentations, segmentations
@@ -13,6 +13,7 @@ from pullback.kernels.paths.samples import sample
 from pullback.kernels.paths.sums import hessian_product, log_partition, partition
 
 __all__ = [
+    "NOTHING",
     "Face",
     "Position",
     "alignments",
@@ -24,6 +25,7 @@ __all__ = [
     "joined_end",
     "joined_segmentations",
     "log_partition",
+    "max_marginals",
     "mixture",
     "mixture_backward",
     "number",

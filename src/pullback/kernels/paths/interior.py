@@ -10,6 +10,7 @@ import numpy as np
 from pullback.kernels.paths.central import Position, central_path_over
 from pullback.kernels.tools import compiled, inner
 
+NOTHING = 1e-10  # a mass this small is left from the interior
 _SMALL = 1e-11  # a gap, relative to the largest score, and a flow below 0: those of rounding
 STIFF = 1e10  # the weight of edges in use, for a flow of 1: the larger, the less of the residual a round leaves
 _SLIGHT = 1e-3 * STIFF  # of edges that have no flow yet
@@ -124,29 +125,62 @@ def interior_over(name, home, begin, residuals, room_of, couple, solve, take, sl
 
     exchange = compiled(exchange, f"exchange_{name}", home)
 
-    def search(network, score, unit, goals, matrix, at, face, taken, rest):
+    def mended(network, score, matrix, at, taken, rest):
+        """The gap of a position whose flow is mended where rounding lets more arrive at a node than leaves it.
+
+        The less flow an edge has, the less it changes.  Writes μ and s − μ of groups; ∞ if it cannot be mended.
+        """
+        edges, nodes = len(at.flow), len(at.potential)
+        pull, change, slack = np.empty(edges), np.empty(edges), np.empty(edges)
+        lack, rise = np.empty(nodes), np.empty(nodes)
+        couple(network, at.flow, matrix)
+        for _ in range(_ROUNDS):
+            residuals(network, score, 1.0, at, pull, lack)
+            if np.abs(lack).max() <= 1e-15:
+                break
+            pull[:] = 0.0
+            solve(network, at.flow, pull, lack, matrix, rise, change)
+            for e in range(edges):
+                at.flow[e] = max(at.flow[e] + change[e], 0.0)
+        residuals(network, score, 1.0, at, pull, lack)
+        take(network, at.flow, taken)
+        gap = max(gap_of(network, score, at.flow, taken, rest, slack), 0.0)
+        return gap if np.abs(lack).max() <= _SMALL else np.inf
+
+    mended = compiled(mended, f"mended_{name}", home)
+
+    def search(network, score, unit, goals, enough, matrix, at, face, taken, rest):
         """Finds the face along the central path from `at`, and μ and s − μ of groups; returns the gap, or ∞.
 
-        goals: of Σ f z, after which edges in use are looked at.
+        goals: of Σ f z, after which edges in use are looked at.  enough: the gap of a point on the path itself that
+        will do where these are not found, as with many edges that differ by next to nothing; 0 if none will.
         """
-        gap = np.inf
-        for goal in goals:
-            follow(network, score, goal, matrix, at)
+        flows = np.empty((len(goals), len(at.flow)))
+        for k in range(len(goals)):
+            follow(network, score, goals[k], matrix, at)
+            flows[k] = at.flow
             for e in range(len(at.flow)):
                 face.weight[e] = STIFF * at.flow[e] if at.flow[e] > at.slack[e] else 0.0
             face.flow[:], face.potential[:] = at.flow, at.potential
             gap = exchange(network, score, unit, matrix, face, taken, rest)
             if gap < np.inf:
-                break
-        return gap
+                return gap
+        best, least = 0, np.inf
+        for k in range(len(goals) if enough > 0.0 else 0):
+            gap = mended(network, score, matrix, Position(flows[k], at.slack, at.potential), taken, rest)
+            if gap < least:
+                best, least = k, gap
+        if least > enough:
+            return np.inf
+        return mended(network, score, matrix, Position(flows[best], at.slack, at.potential), taken, rest)
 
     search = compiled(search, f"search_{name}", home)
 
-    def nearest(network, score, unit, goals, taken, rest):
-        """Writes μ and s − μ of groups; returns the gap, ∞ if the edges in use were not found."""
+    def nearest(network, score, unit, goals, enough, taken, rest):
+        """Writes μ and s − μ of groups; returns the gap, ∞ if neither the edges in use nor `enough` were found."""
         at = begin(network, score)
         face = Face(np.empty(len(at.flow)), np.empty(len(at.flow)), np.empty(len(at.potential)))
-        return search(network, score, unit, goals, room_of(network), at, face, taken, rest)
+        return search(network, score, unit, goals, enough, room_of(network), at, face, taken, rest)
 
     def tangent(network, still, rest, target, tied, potential, flow, taken):
         """Projects `target` onto the span of the paths that tie for the best under s − μ: writes it, and a flow.

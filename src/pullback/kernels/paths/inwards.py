@@ -7,7 +7,7 @@ import numpy as np
 
 from pullback.kernels.paths import network as edges_of
 from pullback.kernels.paths.graph import last_node, lattice_of, load
-from pullback.kernels.paths.interior import Face, interior_over
+from pullback.kernels.paths.interior import NOTHING, Face, interior_over
 from pullback.kernels.paths.network import depths, network_of, skyline_of, slacks, with_coordinates
 from pullback.kernels.paths.positions import begin, residuals
 from pullback.kernels.tools import inner, kernel
@@ -87,19 +87,20 @@ def _nearest(network, score, tolerance, taken, rest):
             if gap < np.inf:
                 found = _exchange(network, louder, 1.0, matrix, face, loud, kept)
             else:
-                found = _search(network, louder, 1.0, _GOALS, matrix, begin(network, louder), face, loud, kept)
+                found = _search(network, louder, 1.0, _GOALS, 0.0, matrix, begin(network, louder), face, loud, kept)
             if found == np.inf:
                 break
             own = Face(face.weight.copy(), face.flow.copy(), face.potential.copy())
             gap = _exchange(network, score, 1.0, matrix, own, taken, rest)
             if gap < np.inf and is_mixed:
                 return gap
-            if max(_excess(network, kept, taken), _excess(network, rest, loud)) <= 0.1 * tolerance and gap < np.inf:
+            if max(_excess(network, kept, taken), _excess(network, rest, loud)) <= 0.01 * tolerance and gap < np.inf:
                 rest[:] = kept
                 return gap
-    return (
-        gap if gap < np.inf else _search(network, score, unit, _GOALS, matrix, begin(network, score), face, taken, rest)
-    )
+    if gap == np.inf:
+        at, enough = begin(network, score), tolerance * unit
+        gap = _search(network, score, unit, _GOALS, enough, matrix, at, face, taken, rest)
+    return gap
 
 
 @inner
@@ -144,7 +145,7 @@ def approach(scores, graphs, sinks, parts, tolerance, point, rest, gap, lo, hi):
         if found <= tolerance * largest:
             gap[b] = found
             point[b], rest[b] = 0.0, -np.inf
-            _write(part, np.maximum(taken, 0.0), point[b])
+            _write(part, np.where(taken > NOTHING, taken, 0.0), point[b])
             _write(part, left, rest[b])
     return -1
 

@@ -1,4 +1,4 @@
-"""The permutahedron, the hull of all orders of some values: its best vertex and two projections onto it.
+"""The permutahedron, the hull of all orders of some values: its best vertex and three projections onto it.
 
 Sort the scores, s₁ ≤ … ≤ sₙ, and the values, w₁ ≤ … ≤ wₙ.  The best vertex gives wᵢ to the item of sᵢ.  The nearest
 point gives it sᵢ − vᵢ, where v is the isotonic regression of s − w:
@@ -10,8 +10,10 @@ and pool the last two blocks as long as their v is not ascending.  A block share
 
     squared norm    μᵢ = sᵢ − mean(s) + mean(w)        v = mean(s) − mean(w)
     entropy         μᵢ = softmax(s)ᵢ · Σ w             v = log Σ exp(s) − log Σ w
+    logarithms      νᵢ = log softmax(s)ᵢ + log Σ eʷ    v = log Σ exp(s) − log Σ eʷ
 
-over the block.  The first minimizes ½‖μ − s‖², the second Σ μ log μ − μ − μ s, for values above 0.  With weights u that
+over the block.  The first minimizes ½‖μ − s‖², the second Σ μ log μ − μ − μ s, for values above 0.  The third is the
+logarithm of the second for the values eʷ, of any size, with sums that are logarithms too.  With weights u that
 are 1 for the first and μ for the second, and the weighted mean ḡ = Σ u g / Σ u over the block, the derivative turns g
 into u (g − ḡ) for the scores, and into ḡ for each of the values.  A block whose values are all the same is *fixed*:
 equal scores share it, but μ stays when they change, and the derivative for the scores is 0.
@@ -25,7 +27,7 @@ from collections import namedtuple
 import numpy as np
 
 from pullback.kernels.ranking.order import sort, sorting
-from pullback.kernels.tools import compiled, exp, inner, kernel
+from pullback.kernels.tools import compiled, exp, inner, kernel, log
 
 # Numbers in order, and for each block where it begins and two sums over it.
 _Rows = namedtuple("_Rows", ["score", "value", "start", "of_scores", "of_values"])
@@ -125,7 +127,32 @@ def _write_shares(rows, block, end, order, point):
     point[order[end - 1]] = share
 
 
-# ---- either
+# ---- logarithms: the sums over scores and values are those of their exponentials
+
+
+@inner
+def _add_logarithms(a, b):
+    """log(eᵃ + eᵇ)."""
+    return max(a, b) + log(1.0 + exp(-abs(a - b)))
+
+
+@inner
+def _pool_logarithms(rows, block, end):
+    left = rows.of_scores[block] - rows.of_values[block]
+    if left < rows.of_scores[block + 1] - rows.of_values[block + 1]:
+        return False
+    rows.of_scores[block] = _add_logarithms(rows.of_scores[block], rows.of_scores[block + 1])
+    rows.of_values[block] = _add_logarithms(rows.of_values[block], rows.of_values[block + 1])
+    return True
+
+
+@inner
+def _write_logarithms(rows, block, end, order, point):
+    for i in range(rows.start[block], end):
+        point[order[i]] = (rows.score[i] - rows.of_scores[block]) + rows.of_values[block]
+
+
+# ---- any of them
 
 
 def _projection(name, alone, pool, write):
@@ -165,11 +192,15 @@ def _projection(name, alone, pool, write):
 
 project = _projection("project", _score_itself, _pool_means, _write_means)
 project_entropic = _projection("project_entropic", _one, _pool_shares, _write_shares)
+project_logarithms = _projection("project_logarithms", _score_itself, _pool_logarithms, _write_logarithms)
 
 
 @kernel
 def project_backward(gradient, point, lengths, order, places, blocks, entropic, of_scores, of_values, lo, hi):
-    """The derivative of a projection with respect to scores and values, times `gradient`; zero beyond lengths[b]."""
+    """The derivative of either of the first two with respect to scores and values, times `gradient`.
+
+    It is zero beyond lengths[b].  That of logarithms is written with PyTorch's operations, in `operators`.
+    """
     for b in range(lo, hi):
         n, first = lengths[b], 0
         for i in range(n, gradient.shape[1]):

@@ -1,4 +1,4 @@
-"""SparseMAP over labeled segmentations whose transitions have scores but no coordinates.
+"""SparseMAP over labelled segmentations whose transitions have scores but no coordinates.
 
     max ⟨s, μ⟩ + Σ p_z worth(z) − ½‖μ‖²     over   μ = Σ p_z z,   worth(z) = Σ transition[label before, label]
 

@@ -7,7 +7,7 @@ By the interior-point method of `paths`, over a `grid` in place of a graph.
 
 import numpy as np
 
-from pullback.kernels.paths import Face, interior_over
+from pullback.kernels.paths import NOTHING, Face, interior_over
 from pullback.kernels.tagging import grid as grids
 from pullback.kernels.tagging.grid import NONE, Grid, over_edges
 from pullback.kernels.tagging.tables import are_valid, join
@@ -119,14 +119,17 @@ def _louder(grid, loudness):
 
 
 @inner
-def _nearest_of_any(grid, score, taken, rest):
-    """As `nearest`.  The edges in use of tiny scores, whose slacks rounding hides, are mostly those of louder ones."""
+def _nearest_of_any(grid, score, tolerance, taken, rest):
+    """As `nearest`; a gap of `tolerance` times the largest score, if that is above 1, will do.
+
+    The edges in use of tiny scores, whose slacks rounding hides, are mostly those of louder ones.
+    """
     size, largest = _sizes(grid, score)
     unit = max(1.0, largest)
     if 0.0 < size < _QUIET:
         loudness = _LOUD / size
         loud = _louder(grid, loudness)
-        if _nearest(loud, loudness * score, unit, (_LOUD**2 / 10.0, _LOUD**2 / 1000.0), taken, rest) < np.inf:
+        if _nearest(loud, loudness * score, unit, (_LOUD**2 / 10.0, _LOUD**2 / 1000.0), 0.0, taken, rest) < np.inf:
             slack, weight = np.empty(len(grid.gain)), np.zeros(len(grid.gain))
             grids.slacks(loud, rest, slack)
             for e in range(len(slack)):
@@ -137,7 +140,8 @@ def _nearest_of_any(grid, score, taken, rest):
             if found < np.inf:
                 return found
     goal = min(max(0.1 * size * size, 1e-13), 1e-7) if size > 0.0 else 1e-7
-    return _nearest(grid, score, unit, (goal, 1e-2 * goal, 1e-4 * goal, 1e-6 * goal), taken, rest)
+    goals = (goal, 1e-2 * goal, 1e-4 * goal, 1e-6 * goal)
+    return _nearest(grid, score, unit, goals, tolerance * unit, taken, rest)
 
 
 @kernel
@@ -161,14 +165,15 @@ def approach(scores, table, lengths, tolerance, point, rest, gap, lo, hi):
         grid, score = _grid(live, table[b]), np.zeros((n + 1) * t)
         _center(live, joined, score)
         taken, left = np.empty(len(score)), np.empty(len(score))
-        found = _nearest_of_any(grid, score, taken, left)
+        found = _nearest_of_any(grid, score, tolerance, taken, left)
         if found <= tolerance * max(1.0, _sizes(grid, score)[1]):
             gap[b] = found
             point[b], rest[b] = 0.0, -np.inf
             for i in range(n):
                 for c in range(t):
                     if live[i, c]:
-                        point[b, i, c], rest[b, i, c] = max(taken[i * t + c], 0.0), left[i * t + c]
+                        mass = taken[i * t + c]
+                        point[b, i, c], rest[b, i, c] = mass if mass > NOTHING else 0.0, left[i * t + c]
     return -1
 
 

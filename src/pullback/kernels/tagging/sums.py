@@ -11,7 +11,7 @@ import numpy as np
 from pullback.kernels import chain
 from pullback.kernels.tagging.lattice import add_outer, are_high, backward, forward, new_lattice
 from pullback.kernels.tagging.tables import add_up, copy_ends, write_pairs
-from pullback.kernels.tools import inner, kernel
+from pullback.kernels.tools import fmax, inner, kernel
 
 
 @kernel
@@ -65,7 +65,7 @@ def _write(n, l, sums, marginals, uses):
     t = marginals.shape[1]
     reach, ahead, out = l.reach.reshape(-1), l.ahead.reshape(-1), marginals.reshape(-1)
     for j in range(n * t):
-        out[j] = reach[j] * ahead[j]
+        out[j] = -fmax(-reach[j] * ahead[j], -1.0)  # a product may round above 1
     sums[:] = 0.0
     add_outer(l.reach[: n - 1], l.pull[1:n], sums)
     for a in range(t):
@@ -94,4 +94,8 @@ def _partition_of_pairs(scores, table, n, marginals, uses):
     if chain.partition(pairs, np.full(1, n), value, joint, 0, 1) != -1:
         return np.nan
     add_up(joint[0], n, marginals, uses)
+    for i in range(n):
+        for b in range(t):
+            marginals[i, b] = min(marginals[i, b], 1.0)
+    copy_ends(marginals, n, uses)
     return taken + value[0]

@@ -100,17 +100,22 @@ def curvature(n, number, words, sets, arcs, hessian):
 
 @inner
 def newton(number, sets, hessian):
-    """The step −H⁻¹ gradient over the free sets; the others have steps already.  O(sets depth²).
+    """The step −H⁻¹ gradient over the free sets; the others have steps already.  O(sets depth + sets reach²).
 
     Sets are eliminated from the inside.  As disjoint sets have nothing in common, that changes only rows of the sets
-    around.  A zero pivot becomes 1: a flat direction is still descended, and a set that depends on others keeps its
-    multiplier if it agrees with them.  Such sets are marked by free = 2.
+    around, up to its `reach`: the outermost set from which arcs lead to words inside it.  A zero pivot becomes 1: a
+    flat direction is still descended, and a set that depends on others keeps its multiplier if it agrees with them.
+    Such sets are marked by free = 2.
     """
     work = hessian[::-1, ::-1]  # a copy of the Hessian, which fills less than half of its matrix, in the other half
     for k in range(1, number):
-        sets[k].half = -sets[k].gradient
-        for q in range(sets[k].level + 1):
+        one = sets[k]
+        one.half = -one.gradient
+        one.reach = one.level
+        for q in range(one.level, -1, -1):
             work[k, q] = hessian[k, q]
+            if hessian[k, q] != 0.0:
+                one.reach = q
     for k in range(number - 1, 0, -1):
         one = sets[k]
         row = work[k]
@@ -121,12 +126,13 @@ def newton(number, sets, hessian):
                 one.free = 2
                 one.pivot = 1.0
         around = one.parent
-        while around > 0:
+        while around > 0 and sets[around].level >= one.reach:
             level = sets[around].level
             if one.free:
                 share = row[level] / one.pivot
                 sets[around].half -= share * one.half
-                for q in range(level + 1):
+                sets[around].reach = min(sets[around].reach, one.reach)
+                for q in range(one.reach, level + 1):
                     work[around, q] -= share * row[q]
             else:
                 sets[around].half -= row[level] * one.step
@@ -135,7 +141,7 @@ def newton(number, sets, hessian):
         one = sets[k]
         if one.free:
             around = one.parent
-            while around > 0:
+            while around > 0 and sets[around].level >= one.reach:
                 one.half -= work[k, sets[around].level] * sets[around].step
                 around = sets[around].parent
             one.step = one.half / one.pivot

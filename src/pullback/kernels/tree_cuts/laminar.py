@@ -39,6 +39,7 @@ SET = np.dtype(
         ("most", np.float64),
         ("half", np.float64),  # half-way through the solution of the Newton system
         ("pivot", np.float64),
+        ("reach", np.int64),  # the level of the outermost set whose row its elimination changes
     ],
     align=True,
 )
