@@ -18,7 +18,14 @@ import torch
 import pullback
 
 SOURCE = Path(pullback.__file__).parent
-CAPABILITIES = (pullback.LogLinear, pullback.Simplex, pullback.KBest, pullback.Enumerable, pullback.Transport)
+CAPABILITIES = (
+    pullback.LogLinear,
+    pullback.Simplex,
+    pullback.KBest,
+    pullback.Enumerable,
+    pullback.Lattice,
+    pullback.Transport,
+)
 FOR_AUTHORS = {  # see extending.md
     "event_dims",
     "lengths",

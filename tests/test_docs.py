@@ -79,7 +79,7 @@ def test_files_that_a_page_shows_or_links_to_exist(name):
 
 
 def test_the_tables_of_structures_name_every_structure():
-    interfaces = {"Structure", "LogLinear", "Enumerable", "KBest", "Simplex", "Transport", "Product"}
+    interfaces = {"Structure", "LogLinear", "Enumerable", "KBest", "Lattice", "Simplex", "Transport", "Product"}
     structures = [
         name
         for name in pullback.__all__

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import pullback as pb
-from pullback.experiments.estimators import Supervised, make_estimator
+from pullback.experiments.estimators import Taught, make_estimator
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.task import Told, batch_of
 from pullback.experiments.tasks.conllu import Sentence, read
@@ -135,7 +135,7 @@ def test_uas_counts_words_and_whole_trees():
 def test_each_loss_pulls_the_prediction_to_the_true_tree(loss, projective):
     task = Parsing(projective=projective, hidden=8)
     estimator = make_estimator(task, loss, {}, 0.0)
-    assert isinstance(estimator, Supervised)
+    assert isinstance(estimator, Taught)
     batch = batch_of(task.data()["train"], 4)
     trees, scores = task.trees(batch), torch.randn(batch.y.shape, generator=torch.Generator().manual_seed(1))
     scores.requires_grad_()

@@ -69,7 +69,7 @@ def test_rows_are_medians_over_seeds_and_runs_that_are_not_done_are_no_rows(sect
         "frozen",
         "ste",
         "spigot (step_size=0.1)",
-        "spigot (step_size=1.0)",
+        "spigot (step_size=1)",
         "sparsemap",
         "minimum_risk",
     ]
@@ -174,7 +174,11 @@ def test_settings_that_tell_rows_apart_stand_in_one_table():
 
     first, second = sections([parser(False, 8), parser(True, 8), parser(True, 9)])
     assert [row.label for row in first.rows] == ["crf (projective=False)", "crf (projective=True)"]
-    assert first.title == "parsing, hidden 8" and second.title == "parsing, hidden 9" and len(second.rows) == 1
+    assert (
+        first.title == "parsing, hidden 8, steps 4"
+        and second.title == "parsing, hidden 9, steps 4"
+        and len(second.rows) == 1
+    )
 
 
 class Links(HTMLParser):
@@ -243,6 +247,36 @@ def test_step_sizes_that_have_names_stand_beside_those_that_are_numbers():
         "spigot, relative: 65" in drawn and drawn.count("<polyline") == 1
     )  # ste has one size: there is nothing to see
     assert len(re.search('<polyline[^>]*points="([^"]*)"', drawn)[1].split()) == 2  # 0.1, and 1 if nothing is said
+
+
+def test_what_a_row_has_that_its_set_up_has_not_is_told():
+    results = several("spigot", [0.5, 0.6], noise=0.5) + several("reinforce", [0.6, 0.7], options=(("samples", 4),))
+    (section,) = sections(results)
+    assert [row.label for row in section.rows] == ["spigot (noise=0.5)", "reinforce (samples=4)"]
+
+
+def test_rows_of_unlike_budgets_say_so_and_are_not_held_against_each_other():
+    results = [
+        *several("gold", [0.9, 0.9], steps=6),
+        *several("frozen", [0.8, 0.8], steps=6),
+        *several("ste", [0.6, 0.7]),
+        *several("sparsemap", [0.5, 0.5], steps=6),
+    ]
+    (section,) = sections(results)
+    assert [row.label for row in section.rows] == [
+        "gold (steps=6)",
+        "frozen (steps=6)",
+        "ste (steps=4)",
+        "sparsemap (steps=6)",
+    ]
+    assert section.conclusion == "ste (steps=4) is best with accuracy 65.0 %, the median of 2 seeds."
+
+
+def test_a_row_with_fewer_seeds_is_not_best_and_the_sentence_says_so():
+    (section,) = sections(several("ste", [0.6, 0.7]) + several("sparsemap", [0.9]))
+    assert section.conclusion == (
+        "ste is best with accuracy 65.0 %, the median of 2 seeds, among the rows that have as many."
+    )
 
 
 def test_options_of_an_estimator_are_not_taken_for_settings_of_the_same_name():

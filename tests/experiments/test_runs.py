@@ -53,7 +53,7 @@ def test_a_run_survives_being_written_down(name):
         ({"options": (("step_size", -1.0),)}, "step_size is -1.0; expected a finite number ≥ 0"),
         ({"estimator": "gold", "options": (("step_size", 1.0),)}, "gold: option 'step_size' is not known"),
         ({"estimator": "reinforce", "options": (("baseline", "leave_one"),)}, "leave_one_out"),
-        ({"steps": 0}, "steps is 0; expected a number > 0"),
+        ({"steps": 0}, "steps is 0; expected an integer ≥ 1"),
         ({"noise": -1.0}, "noise is -1.0"),
         ({"noise": 1.0, "noise_until": 1.5}, "noise_until is 1.5; expected a share of the steps"),
     ],

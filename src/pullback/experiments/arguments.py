@@ -140,6 +140,28 @@ def parse(kind: Any, name: str, given: Sequence[str], default: Any = None) -> An
         raise Mistake(f"{name}: {_one_line(errors.getvalue())}") from None
 
 
+def number_after(option: str, given: Sequence[str]) -> float:
+    """The last number that was given for an option; 0 if there is none.  For words that `parse` has understood."""
+    found = 0.0
+    for word, following in zip(given, [*given[1:], ""]):
+        if word == option:
+            found = float(following)
+        elif word.startswith(f"{option}="):
+            found = float(word.partition("=")[2])
+    return found
+
+
+_NOT_A_NUMBER = re.compile(
+    r"Error parsing (--[\w-]+): (?:invalid literal for int\(\) with base 10|(could not convert string to float)): (.*?)"
+    r"(?= Argument helptext:|$)"
+)
+
+
+def _expected(found: re.Match[str]) -> str:
+    """What Python says of a word that is no number, in the words of our own errors."""
+    return f"{found[1]} is {found[3]}; expected {'a number' if found[2] else 'an integer'}."
+
+
 def _one_line(box_of_text: str) -> str:
     """What tyro says in a box, without the box and its title; where letters are ASCII, the box is rows of dashes."""
     lines = [re.sub(r"\x1b\[[0-9;]*m|[─│╰╯├┤]", "", line).strip() for line in box_of_text.splitlines()]
@@ -147,6 +169,7 @@ def _one_line(box_of_text: str) -> str:
     has_title = lines[:1] and (lines[0].startswith("╭") or is_rule[1:2] == [True])
     text = [line for line, rule in zip(lines, is_rule) if line and not rule and "--help" not in line]
     words = " ".join(text[1:] if has_title else text)
+    words = re.sub(_NOT_A_NUMBER, _expected, words)
     return words.partition(" Argument helptext:")[0] or "this cannot be read"
 
 

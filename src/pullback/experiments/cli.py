@@ -14,7 +14,7 @@ from rich.table import Table
 import pullback as pb
 from pullback.experiments import arguments, demo, events, listings, records
 from pullback.experiments.display import RunDisplay, measures_in_words, watching
-from pullback.experiments.estimators import make_estimator
+from pullback.experiments.estimators import Value, make_estimator
 from pullback.experiments.mistakes import Mistake, unknown
 from pullback.experiments.report import markdown, page
 from pullback.experiments.run import Run
@@ -26,11 +26,15 @@ from pullback.experiments.training import Diverged, Together, train
 
 @dataclass(frozen=True)
 class Entry:
-    """A command: what it is about, what it does with the words after it, and whether the first of them is a task."""
+    """A command: what it is about, what it does with the words after it, and whether the first of them is a task.
+
+    One that `trains` goes on where it was stopped.
+    """
 
     about: str
     call: Callable[[Sequence[str], Console], int]
     of_a_task: bool = False
+    trains: bool = False
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -49,7 +53,9 @@ def main(given: Sequence[str] | None = None) -> None:
         print(f"pullback: {error.filename or 'files'}: {error.strerror or error}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
-        print("\npullback: stopped.  The same command goes on from the last checkpoint.", file=sys.stderr)
+        is_resumed = words and words[0] in COMMANDS and COMMANDS[words[0]].trains
+        said = "stopped.  The same command goes on from the last checkpoint." if is_resumed else "stopped."
+        print(f"\npullback: {said}", file=sys.stderr)
         code = 130
     if code:
         sys.exit(code)
@@ -80,10 +86,15 @@ def _overview() -> Table:
 def _run(given: Sequence[str], console: Console) -> int:
     command = arguments.parse_of_task(arguments.RunCommand, "run", given)
     run = command.run
+    run.refuse_noise(arguments.number_after("--noise", given))
+    chosen: dict[str, Value] = {}
     for text in command.set:
         option, values = parse_assignment(text)
         if len(values) > 1:
             raise Mistake(f"run: --set {text} has {len(values)} values; `pullback sweep` trains one model for each.")
+        if option in chosen:
+            raise Mistake(f"run: {option} is given twice: {chosen[option]} and {values[0]}.")
+        chosen[option] = values[0]
         run = run.with_option(option, values[0])
     log = records.Log(command.out / run.key)
     watchers = [events.Events(log)] if command.tensorboard else []
@@ -93,7 +104,8 @@ def _run(given: Sequence[str], console: Console) -> int:
             watcher.rewrite()
     else:
         torch.set_num_threads(1)  # the tensors are small: a second thread waits more than it helps
-        display = RunDisplay(console, run.optimizer.batch_size or len(run.task.data()["train"]))
+        examples = len(run.task.data()["train"])
+        display = RunDisplay(console, min(run.optimizer.batch_size or examples, examples))
         with display.progress:
             train(run, command.out, Together([display, *watchers]), command.accelerator)
     found, _ = records.read_records(log.path("records.jsonl"))
@@ -107,8 +119,16 @@ def _sweep(given: Sequence[str], console: Console) -> int:
     command = arguments.parse_of_task(arguments.SweepCommand, "sweep", given)
     task: Task = command.run.task
     rows = task.estimators() if command.estimators == "all" else split_rows(command.estimators)
+    if command.estimators and not rows:
+        raise Mistake(f"estimators is {command.estimators!r}; expected names between commas, or all.")
     runs = cells(command.run, rows or [command.run.estimator], command.seeds, command.set)
+    if arguments.number_after("--noise", given):
+        without = dict.fromkeys(run.estimator for run in runs if not run.noise)
+        if without:
+            console.print(f"--noise is for labels that are pulled back: none for {', '.join(without)}.")
     failures = _train_all(runs, command.out, console, command.engine, command.workers, command.tensorboard)
+    if failures and not command.out.exists():
+        return 2  # nothing could be begun, and it was said why
     results, _ = _read_runs(command.out)
     keys = {run.key for run in runs}
     listings.say_sections([result for result in results if result.run.key in keys], console)
@@ -229,11 +249,11 @@ def _nothing_more(command: str, given: Sequence[str]) -> None:
 
 
 COMMANDS = {
-    "run": Entry("train one model", _run, of_a_task=True),
-    "sweep": Entry("train one model for each estimator, combination of settings and seed", _sweep, of_a_task=True),
+    "run": Entry("train one model", _run, of_a_task=True, trains=True),
+    "sweep": Entry("train one model for each estimator, combination of settings and seed", _sweep, True, trains=True),
     "compare": Entry("compare the gradients of estimators on a batch", _compare, of_a_task=True),
     "report": Entry("write one page about the runs of a folder", _report),
     "tasks": Entry("list the tasks", _tasks),
     "estimators": Entry("list the estimators of the catalog", _estimators),
-    "demo": Entry("compare estimators on two tasks in a few minutes, and write a report", _demo),
+    "demo": Entry("compare estimators on two tasks in a few minutes, and write a report", _demo, trains=True),
 }

@@ -83,7 +83,7 @@ def _follow(runs: Sequence[Run[Any]], folder: Path, progress: Progress, bar: Tas
                 failed += not log.is_done
             if run.key in finished:
                 steps += run.steps
-            elif log.folder.exists():
+            elif log.path("run.json").exists():
                 at_work.append(f"{run.estimator} {run.seed}")
                 steps += _last_step(log.path("records.jsonl"))
         text = f"{len(finished) - failed} of {len(runs)} runs done"

@@ -13,8 +13,11 @@ from pullback.experiments.task import Informed, Task, Told
 Value = bool | int | float | str
 
 
-class Supervised(Informed):
-    """Learns the structure it is told by the Fenchel–Young loss of a regularizer, while the decoder sees the argmax."""
+class Taught(Informed):
+    """Learns the structure it is told by the Fenchel–Young loss of a regularizer, while the decoder sees the argmax.
+
+    The loss that is recorded is the sum of both, where that of `pb.Supervised` is the decoder's alone.
+    """
 
     def __init__(self, tell: Callable[[Any], Tensor], regularizer: pb.Regularizer) -> None:
         super().__init__(tell)
@@ -74,7 +77,7 @@ def make_estimator(
 
 def _made_by(task: Task, name: str) -> pb.Estimator:
     if name in task.losses():
-        return Supervised(task.known()["gold"], task.losses()[name])
+        return Taught(task.known()["gold"], task.losses()[name])
     return pb.frozen() if name == "frozen" else Told(task.known()[name])
 
 

@@ -29,11 +29,11 @@ def say_sections(results: Sequence[Result], console: Console) -> None:
 
 def _terminal_table(section: Section) -> Table:
     table = Table(title=section.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("estimator", no_wrap=True)
+    table.add_column("estimator")
     learned = [row for row in section.rows if not section.is_yardstick(row)] or section.rows
     shown = [name for name in section.measures if all(row.middle(name) is not None for row in learned)][:3]
     for column in (*(measure.replace("_", " ") for measure in shown), "evaluations", "seconds", "seeds"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", no_wrap=True, min_width=len(column))  # the names may be broken
     for row in section.rows:
         cells = [_terminal_cell(section, row, measure) for measure in shown]
         cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", row.seeds]
@@ -77,9 +77,9 @@ def table_of_estimators() -> Table:
     """The catalog."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("name", no_wrap=True)
-    for column in ("kind", "gradient of the scores", "needs", "evaluations", "options"):
-        table.add_column(column)
+    table.add_column("gradient of the scores; kind, what it needs, decoder runs in a step, options")
     for name, entry in pb.CATALOG.items():
+        facts = [entry.kind, f"needs {entry.needs_in_words}", f"decoder runs: {entry.evaluations}"]
         options = ", ".join(options_of(name))
-        table.add_row(name, entry.kind, entry.formula, entry.needs_in_words, str(entry.evaluations), options)
+        table.add_row(name, f"{entry.formula}\n[dim]{'; '.join(facts)}[/dim]{chr(10) + options if options else ''}")
     return table

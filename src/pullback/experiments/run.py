@@ -79,19 +79,19 @@ class Run(Generic[AnyTask]):
         standard = self._standard_options()
         told = {name: value for name, value in dict(self.options).items() if not _is_same(value, standard.get(name))}
         object.__setattr__(self, "options", tuple(sorted(told.items())))
+        _check("noise", self.noise)
         if not takes_noise(self.task, self.estimator):
             object.__setattr__(self, "noise", 0.0)
-        _check("noise", self.noise)
         if not 0 <= self.noise_until <= 1:
             raise Mistake(f"noise_until is {self.noise_until}; expected a share of the steps, between 0 and 1.")
         if self.noise == 0:
             object.__setattr__(self, "noise_until", 0.0)
-        _check("steps", self.steps, above=0)
-        _check("evaluate_every", self.evaluate_every, above=0)
+        for name in ("steps", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise Mistake(f"{name} is {getattr(self, name)}; expected an integer ≥ 1.")
         for name, seed in (("seed", self.seed), ("data_seed", getattr(self.task, "data_seed", 0))):
-            _check(name, seed)
-            if seed >= 2**32:
-                raise Mistake(f"{name} is {seed}; expected a number below 2^32.")
+            if not 0 <= seed < 2**32:
+                raise Mistake(f"{name} is {seed}; expected an integer from 0 to 2^32 − 1.")
         make_estimator(self.task, self.estimator, dict(self.options), self.noise)  # says what is wrong with the name
 
     @property
@@ -127,6 +127,14 @@ class Run(Generic[AnyTask]):
         task = _made(tasks[name], settings)
         made: Run[Task] = _made(Run, {**given, "task": task, "options": options, "optimizer": optimizer})
         return made
+
+    def refuse_noise(self, noise: float) -> None:
+        """Raises if noise is asked for and the estimator takes none."""
+        if noise and not takes_noise(self.task, self.estimator):
+            raise Mistake(
+                f"{self.estimator} takes no noise of the run; see `pullback estimators` for one that has noise of its "
+                "own."
+            )
 
     def noise_at(self, step: int) -> float:
         """The scale of noise in the step after `step` steps."""
@@ -223,4 +231,4 @@ def _check_choices(given: Any) -> None:
 
 def _check(name: str, value: float, above: float | None = None) -> None:
     if not math.isfinite(value) or value < 0 or (above is not None and value <= above):
-        raise Mistake(f"{name} is {value}; expected a number {'> 0' if above is not None else '≥ 0'}.")
+        raise Mistake(f"{name} is {value}; expected a finite number {'> 0' if above is not None else '≥ 0'}.")

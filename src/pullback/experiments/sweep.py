@@ -73,10 +73,8 @@ def _row(standard: Run[Any], text: str) -> Run[Any]:
     for part in filter(None, inside.rstrip(")").split(",")):
         option, (value,) = parse_assignment(part.strip())
         run = _with(run, option, value, [name])
-        if option == "noise" and value and not run.noise:
-            raise Mistake(
-                f"{name} takes no noise of the run; see `pullback estimators` for one that has noise of its own."
-            )
+        if option == "noise":
+            run.refuse_noise(bool(value))
     return run
 
 

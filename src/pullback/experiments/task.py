@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 import pullback as pb
 
+LIKELY = 0.2  # how likely a part has to be to be drawn
+
 
 class Split(Protocol):
     """Examples: how many there are, and a batch of those with the given numbers."""

@@ -67,16 +67,17 @@ def train(run: Run[Any], folder: Path, watcher: Watcher | None = None, accelerat
     """
     log, fabric = Log(folder / run.key), _fabric(accelerator)
     watcher = watcher if watcher is not None and fabric.is_global_zero else Watcher()
+    data = {} if log.is_done else run.task.data()  # before anything is written: files may be missing
     with log.held() if fabric.is_global_zero else contextlib.nullcontext():
         if log.is_done:
             return
-        data = run.task.data()  # before anything is written: files may be missing
         if fabric.is_global_zero:
             log.begin(run)
         try:
             _train(run, data, log, watcher, fabric)
         except Diverged as reason:
-            log.fail(str(reason))
+            if fabric.is_global_zero:
+                log.fail(str(reason))
             raise
 
 
@@ -105,7 +106,10 @@ def _train(run: Run[Any], data: Mapping[str, Split], log: Log, watcher: Watcher,
         except (RuntimeError, ValueError, KeyError, TypeError) as error:  # that of another version, perhaps
             raise log.cannot_go_on() from error
 
+    saved_at = cost.seconds
+
     def save() -> None:
+        nonlocal saved_at
         checkpoint = {
             "model": model.state_dict(),
             "optimizer": optimizer.state_dict(),
@@ -117,8 +121,8 @@ def _train(run: Run[Any], data: Mapping[str, Split], log: Log, watcher: Watcher,
         }
         if fabric.is_global_zero:
             log.save(checkpoint)
+        saved_at = cost.seconds
 
-    saved_at = cost.seconds
     watcher.on_start(run, step)
     model.train()
     while step < run.steps:
@@ -155,7 +159,6 @@ def _train(run: Run[Any], data: Mapping[str, Split], log: Log, watcher: Watcher,
                 watcher.on_record(record)
             save()
         elif fabric.world_size == 1 and cost.seconds - saved_at > SAVE_EVERY:
-            saved_at = cost.seconds
             save()
     if fabric.is_global_zero:
         shown = _on_cpu(model)
@@ -271,8 +274,8 @@ def make_optimizer(settings: Optimizer, model: Model, is_frozen: bool = False) -
     if is_frozen:
         groups[0]["weight_decay"] = 0.0
     makers: dict[str, Callable[..., torch.optim.Optimizer]] = {
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
+        "adam": lambda groups: torch.optim.Adam(groups, fused=True),
+        "adamw": lambda groups: torch.optim.AdamW(groups, fused=True),
         "sgd": lambda groups: torch.optim.SGD(groups, momentum=0.9),
     }
     return makers[settings.algorithm](groups)

@@ -1,4 +1,4 @@
-"""Small charts as SVG: lines with bands, and labeled points.  Colors are classes, which the page fills in.
+"""Small charts as SVG: lines with bands, and labelled points.  Colors are classes, which the page fills in.
 
 Drawn at the width of a phone, so that texts can be read there; a wide page has several side by side.
 """

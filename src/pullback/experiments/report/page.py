@@ -79,8 +79,9 @@ def _table(section: Section) -> str:
         f'<div class="scroll"><table><thead><tr><th>estimator</th>{header}<th>evaluations a step</th><th>seconds</th>'
         f"<th>seeds</th></tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
         '<p class="note">Medians over seeds, ± standard errors of the mean.  Best in bold; = where a paired t-test '
-        "over three seeds or more does not tell a row from it at 5 %; a row with a seed that failed cannot be best.  "
-        "Rows in gray are yardsticks: they were told the structure, or did not learn it.</p>"
+        "over three seeds or more does not tell a row from it at 5 %; a row with a seed that failed, or with fewer "
+        "seeds than others, cannot be best.  Rows in gray are yardsticks: they were told the structure, or did not "
+        "learn it.</p>"
     )
 
 

@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median, stdev
 from typing import Any
@@ -90,17 +90,19 @@ class Section:
 
     @property
     def title(self) -> str:
-        changed = []
-        standard = SETUPS[setup_of(self._some_run)].task
-        for name, value in vars(self.task).items():
-            if value != vars(standard)[name] and name not in self.task.row_settings:
-                changed.append(f"{name.replace('_', ' ')} {value}")
-        name = setup_of(self._some_run)
-        return f"{name}, {', '.join(changed)}" if changed else name
+        """The set-up, and which settings of the task, or how many steps, all runs have that it has not."""
+        run, settings = self._some_run, self._some_run.settings()
+        standard, common = SETUPS[setup_of(run)].settings(), _in_common(self._runs)
+        told = [name for name in (*vars(self.task), "steps") if name in common and settings[name] != standard[name]]
+        return ", ".join([setup_of(run), *(f"{name.replace('_', ' ')} {settings[name]}" for name in told)])
+
+    @property
+    def _runs(self) -> list[Run[Any]]:
+        return [row.run for row in self.rows] or [result.run for result in self.unfinished]
 
     @property
     def _some_run(self) -> Run[Any]:
-        return self.rows[0].run if self.rows else self.unfinished[0].run
+        return self._runs[0]
 
     @cached_property
     def measures(self) -> list[str]:
@@ -208,21 +210,26 @@ class Section:
         seeds = len(best.results)
         text = f"{best.label} is best with {word} {self.show(measure, value)}{unit}, "
         text += f"the median of {seeds} seeds" if seeds > 1 else "of a single seed"
-        gold = next((row for row in rows if row.run.estimator == "gold"), None)
+        if any(not self.is_yardstick(row) and not row.failed and len(row.results) < seeds for row in rows):
+            text += ", among the rows that have as many"
+        same_budget = [row for row in self.rows if row.run.steps == best.run.steps]
+        gold = next((row for row in same_budget if row.run.estimator == "gold"), None)
         if gold is not None:
             text += f" (the true structure gives {self.show(measure, gold.middle(measure) or 0.0)}{unit})"
         ties = [row.label for row in rows if self.tied(measure, row, best)]
         if ties:
             named = _listed(ties) if len(ties) <= FEW else f"{len(ties)} others"
             text += f"; a paired test over these seeds does not tell {named} from it"
-        frozen = next((row for row in rows if row.run.estimator == "frozen"), None)
+        frozen = next((row for row in same_budget if row.run.estimator == "frozen"), None)
         text += "."
         if frozen is not None:
             floor = frozen.middle(measure) or 0.0
             below = [
                 row.label
                 for row in rows
-                if not self.is_yardstick(row) and not self.better(measure, row.middle(measure) or 0.0, floor)
+                if row.run.steps == best.run.steps
+                and not self.is_yardstick(row)
+                and not self.better(measure, row.middle(measure) or 0.0, floor)
             ]
             if below:
                 text += f"  {_listed(below)} {'does' if len(below) == 1 else 'do'} no better than an untrained encoder."
@@ -266,25 +273,39 @@ def _but_seed(run: Run[Any]) -> str:
 
 def _by_size(run: Run[Any]) -> list[tuple[float, str]]:
     """A key that puts rows of one estimator in the order of their options: numbers by their size, then names."""
-    values = [*run.every_option().values(), run.noise]
+    values = [*run.every_option().values(), run.noise, *(run.settings()[name] for name in run.task.row_settings)]
     return [(value, "") if isinstance(value, int | float) else (math.inf, str(value)) for value in values]
 
 
 def _labels(runs: Sequence[Run[Any]]) -> list[str]:
-    """The estimator, and in parentheses what tells it from other rows of the same estimator."""
-    labels = []
+    """The estimator, and in parentheses what tells it from other rows of the same estimator, or from its set-up."""
+    labels, common = [], _in_common(runs)
     for run in runs:
         same = [other for other in runs if other.estimator == run.estimator]
-        apart = _apart(run.settings(), [other.settings() for other in same])
-        apart += _apart(run.every_option(), [other.every_option() for other in same])
-        labels.append(f"{run.estimator} ({', '.join(apart)})" if apart else run.estimator)
+        standard = replace(SETUPS[setup_of(run)], estimator=run.estimator, options=())
+        mine = {name: value for name, value in _settings(run).items() if name not in common}
+        told = _different(mine, [_settings(other) for other in (*same, standard)])
+        told += _different(run.every_option(), [other.every_option() for other in (*same, standard)])
+        labels.append(f"{run.estimator} ({', '.join(told)})" if told else run.estimator)
     return labels
 
 
-def _apart(mine: dict[str, Any], every: Sequence[dict[str, Any]]) -> list[str]:
-    """What of `mine` the others do not all have; seeds do not count."""
+def _settings(run: Run[Any]) -> dict[str, Any]:
+    """The settings that make another row; a seed or an estimator does not."""
+    return {name: value for name, value in run.settings().items() if name not in ("seed", "estimator")}
+
+
+def _in_common(runs: Sequence[Run[Any]]) -> set[str]:
+    """Settings that all runs have alike, but for those that are for some rows alone: they are told with a row."""
+    of_rows = {"noise", "noise_until", *(runs[0].task.row_settings if runs else ())}
+    every = [_settings(run) for run in runs]
+    return {name for name in (every[0] if every else ()) if len({one[name] for one in every}) == 1} - of_rows
+
+
+def _different(mine: dict[str, Any], every: Sequence[dict[str, Any]]) -> list[str]:
+    """What of `mine` the others do not all have."""
     return [
-        f"{name}={value}"
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in mine.items()
-        if name != "seed" and any(other.get(name) != value for other in every)
+        if any(other.get(name) != value for other in every)
     ]

@@ -20,7 +20,7 @@ from pullback.experiments.batches import Listed, padded
 from pullback.experiments.files import DataFolder, lines_of
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.modules import Biaffine, BiLSTM
-from pullback.experiments.task import Model, Picture, Split, Task
+from pullback.experiments.task import LIKELY, Model, Picture, Split, Task
 from pullback.experiments.tasks.expressions import (
     CLOSE,
     NUMBERS,
@@ -34,7 +34,6 @@ from pullback.experiments.tasks.expressions import (
 
 FIRST_OPERATOR, CLOSING = NUMBERS[OPERATORS[0]], NUMBERS[CLOSE]
 CHUNK = 250  # examples that are evaluated at a time
-LIKELY = 0.2  # how likely an arc has to be to be drawn
 
 
 # ---- batches
@@ -96,6 +95,12 @@ class Drawn:
         return collate([self.one(number) for number in indices.tolist()])
 
 
+@lru_cache(maxsize=3)
+def drawn(task: "ListOps", split: str, count: int) -> Drawn:
+    """A split that is drawn once for all runs of a process."""
+    return Drawn(task, split, count)
+
+
 def split_of(tokens: Sequence[str]) -> str:
     """The split that an expression belongs to."""
     return {8: "validation", 9: "test"}.get(crc32(" ".join(tokens).encode()) % 10, "train")
@@ -119,7 +124,10 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Token embeddings of its own, and rounds of messages from modifiers to heads; the answer is read at token 1."""
+    """Token embeddings of its own, and rounds of messages from modifiers to heads; the answer is read at token 1.
+
+    Layers see tokens one after the other, without the padding, which is half of a batch.
+    """
 
     def __init__(self, rounds: int, size: int = 64, hidden: int = 96) -> None:
         super().__init__()
@@ -132,13 +140,22 @@ class Decoder(nn.Module):
 
     def forward(self, batch: Batch, z: Tensor) -> Tensor:
         arcs = z[:, 1:, 1:]  # the root sends nothing
-        tokens = self.embedding(batch.tokens)
-        state = tokens
-        for _ in range(self.rounds):
-            received = arcs @ self.message(state)  # summed over modifiers
-            state = self.norm(tokens + self.update(torch.cat([tokens, received], -1)))
-        logits: Tensor = self.answer(state[:, 0])
+        inside = (batch.tokens > 0).flatten().nonzero().squeeze(-1)
+        first = batch.lengths.cumsum(0) - batch.lengths  # where each expression begins
+        tokens = state = self.embedding(batch.tokens.flatten()[inside])
+        for remaining in reversed(range(self.rounds)):
+            sent = tokens.new_zeros(batch.tokens.numel(), tokens.shape[-1]).index_copy(0, inside, self.message(state))
+            received = arcs @ sent.view(*batch.tokens.shape, -1)  # summed over modifiers
+            if remaining:
+                state = self._updated(tokens, received.flatten(0, 1)[inside])
+            else:  # nobody listens to the others any more
+                state = self._updated(tokens[first], received[:, 0])
+        logits: Tensor = self.answer(state)
         return logits
+
+    def _updated(self, tokens: Tensor, received: Tensor) -> Tensor:
+        updated: Tensor = self.norm(tokens + self.update(torch.cat([tokens, received], -1)))
+        return updated
 
 
 # ---- the task
@@ -181,23 +198,24 @@ class ListOps(Task):
         return ("accuracy", "edges", "uas", "flat_uas", *(f"accuracy_{d + 1}" for d in range(self.depth)))
 
     def __post_init__(self) -> None:
-        if min(self.depth, self.train, self.test) < 1 or self.arguments < 2:
-            raise Mistake("depth, train and test have to be at least 1, arguments at least 2.")
+        for name, least in (("depth", 1), ("train", 1), ("test", 1), ("arguments", 2)):
+            if getattr(self, name) < least:
+                raise Mistake(f"{name} is {getattr(self, name)}; expected an integer ≥ {least}.")
         if self.shortest > self.longest or self.longest < 3 * self.depth + 1:
             raise Mistake(f"no expression is {self.depth} deep and {self.shortest} to {self.longest} tokens long.")
         if self.shortest > 2 + self.arguments:
             raise Mistake(f"an expression of depth 1 has at most {2 + self.arguments} tokens, not {self.shortest}.")
 
     def data(self) -> dict[str, Split]:
-        test: Split = Drawn(self, "test", self.test)
+        test: Split = drawn(self, "test", self.test)
         if self.data_folder:
             name = f"listops/{self.published}"
             test = Listed(list(read(lines_of(self.data_folder, name), name))[: self.test], collate)
             if not len(test):
                 raise Mistake(f"{name}: no expression uses nothing but {', '.join(OPERATORS)}.")
         return {
-            "train": Drawn(self, "train", self.train),
-            "validation": Drawn(self, "validation", self.test),
+            "train": drawn(self, "train", self.train),
+            "validation": drawn(self, "validation", self.test),
             "test": test,
         }
 

@@ -19,7 +19,7 @@ from pullback.experiments.files import DataFolder, lines_of
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.modules import Biaffine, BiLSTM
 from pullback.experiments.supervision import SupervisedTask, Undecoded, mistakes_in
-from pullback.experiments.task import Model, Picture, Split
+from pullback.experiments.task import LIKELY, Model, Picture, Split
 from pullback.experiments.tasks.conllu import Sentence, read
 from pullback.experiments.words import Lexicon, WordVectors
 
@@ -193,16 +193,16 @@ class Parsing(SupervisedTask):
         }
 
     def pictures(self, model: Model, split: Split) -> list[Picture]:
-        """Predicted trees beside the true ones."""
+        """How likely the arcs of a few sentences are, beside the true ones."""
         sentences = self._treebank.sentences["test"]
         chosen = [number for number, one in enumerate(sentences) if 7 <= len(one) <= 14][:4]
         if not chosen:
             return []
         batch: Batch = split[torch.tensor(chosen)]
-        trees, z = self.trees(batch), model.latent(batch)
+        trees, arcs = self.trees(batch), model.probabilities(batch)
         shown = []
         for i, number in enumerate(batch.number.tolist()):
             words = list(sentences[number].words)
-            drawing = pb.draw(trees, z, words, index=i, gold=batch.y.to(z))
+            drawing = pb.draw(trees, arcs, words, index=i, gold=batch.y.to(arcs), threshold=LIKELY)
             shown.append(Picture(" ".join(words), drawing.svg))
         return shown

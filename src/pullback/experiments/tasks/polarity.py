@@ -16,7 +16,7 @@ import pullback as pb
 from pullback.experiments.files import DataFolder
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.modules import Biaffine, BiLSTM
-from pullback.experiments.task import Model, Picture, Split, Task, batch_of
+from pullback.experiments.task import LIKELY, Model, Picture, Split, Task, batch_of
 from pullback.experiments.tasks.reviews import SIZE, Batch, GloveOrTrained, Reviews, judged, read_reviews, some_short
 
 CHUNK = 250  # examples that are evaluated at a time
@@ -152,15 +152,15 @@ class Polarity(Task):
         return {name: float(torch.cat(values).mean()) for name, values in found.items()}
 
     def pictures(self, model: Model, split: Split) -> list[Picture]:
-        """The trees of a few short sentences."""
+        """How likely the arcs of a few short sentences are."""
         if self.decoder != "tree":
             return []
         batch: Batch = batch_of(split)
-        trees, z = self.trees(batch), model.latent(batch)
-        answers = model.decoder(batch, z).argmax(-1).tolist()
+        trees, arcs = self.trees(batch), model.probabilities(batch)
+        answers = model.decoder(batch, model.latent(batch)).argmax(-1).tolist()
         shown = []
         for i in some_short(batch, longest=15, count=4):
-            drawing = pb.draw(trees, z, self.reviews.words(batch, i), index=i)
+            drawing = pb.draw(trees, arcs, self.reviews.words(batch, i), index=i, threshold=LIKELY)
             shown.append(Picture(judged(int(batch.y[i]), answers[i]), drawing.svg))
         return shown
 
