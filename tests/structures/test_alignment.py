@@ -138,10 +138,14 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"Alignment: lengths\[1, 1\] is 5; expected between 0 and 4"):
         pb.Alignment("dtw", torch.tensor([[3, 4], [2, 5]])).argmax(torch.zeros(2, 3, 4))
     operations = ("argmax", "sparsemap", "log_partition", "marginals", "sample", "support")
-    for lengths in ([3, 2], [0, 2]):
+    reasons = {
+        (3, 2): "has 3 rows and 2 columns; expected at least as many",
+        (0, 2): "of lengths 0 and 2, has no alignment",
+    }
+    for lengths, reason in reasons.items():
         narrow = pb.Alignment("monotonic", torch.tensor([[2, 4], lengths]))
         for name in operations:
-            with pytest.raises(ValueError, match=r"Alignment: example \[1\], of lengths \d and 2, has no alignment"):
+            with pytest.raises(ValueError, match=rf"Alignment: example \[1\],? {reason}"):
                 getattr(narrow, name)(torch.zeros(2, 3, 4))
     scores = torch.zeros(2, 3, 4, 3)
     scores[1, 2, 2, 0] = torch.nan

@@ -296,9 +296,15 @@ def test_bad_input_is_named():
     closed = torch.tensor([[0.0, -torch.inf], [-torch.inf, 0.0]])
     scores = torch.zeros(2, 3, 2)
     scores[1, 0, 0] = scores[1, 2, 1] = -torch.inf
+    gap = torch.zeros(2, 3, 3)
+    gap[1, 2] = -torch.inf
     for name in OPERATIONS:
         with pytest.raises(ValueError, match=r"Tagging: example \[1\] has no sequence of tags"):
             getattr(pb.Tagging(closed), name)(scores)
+        with pytest.raises(
+            ValueError, match=r"Tagging: position 2 of example \[1\] has no tag that its scores and mask"
+        ):
+            getattr(pb.Tagging(free), name)(gap)
         with pytest.raises(ValueError, match=r"Tagging: the transitions of example \[0\] contain NaN"):
             getattr(pb.Tagging(torch.full((2, 2), torch.nan)), name)(torch.zeros(2, 3, 2))
     with pytest.raises(ValueError, match=r"there are .* vertices; expected at most"):

@@ -69,7 +69,7 @@ class CompareCommand(Generic[AnyTask]):
     """Print how the gradients of estimators compare with the exact one, on a batch of the task.
 
     Attributes:
-        task: with its settings.
+        task: what is compared on, with its settings.
         estimators: names between commas, or all that fit.
         seed: of the parameters.
         examples: in the batch.

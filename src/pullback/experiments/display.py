@@ -33,7 +33,8 @@ class RunDisplay(Watcher):
         self.console, self.examples = console, examples
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
         self.progress = Progress(*columns, console=console)
-        self._measures, self._loss = "", 0.0
+        self._measures = ""
+        self._loss: float | None = None  # smoothed, once it was looked at
 
     def on_start(self, run: Run[Any], step: int) -> None:
         self.run, self._began, self._first = run, time.perf_counter(), step
@@ -45,9 +46,10 @@ class RunDisplay(Watcher):
         # Every look at the loss waits for it, so the eye gets one in four.
         if step % 4 == 0 or step == self.run.steps:
             now = float(loss)
-            self._loss = now if not self._loss else _SMOOTH * self._loss + (1 - _SMOOTH) * now
+            self._loss = now if self._loss is None else _SMOOTH * self._loss + (1 - _SMOOTH) * now
         rate = self.examples * (step - self._first) / max(time.perf_counter() - self._began, 1e-9)
-        text = f"loss {self._loss:.3f}  {rate:,.0f} examples/s  {self._measures}"
+        shown = "–" if self._loss is None else f"{self._loss:.3f}"
+        text = f"loss {shown}  {rate:,.0f} examples/s  {self._measures}"
         self.progress.update(self.bar, completed=step, description=text)
 
     def on_record(self, record: Record) -> None:

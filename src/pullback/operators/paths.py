@@ -275,13 +275,23 @@ def alignment_graph(event: Sequence[int], length: Sequence[int], kind: int) -> t
     return torch.from_numpy(graphs[0]), int(ends[0])
 
 
-def _refuse_alignment(example: str, scores: Array, lengths: Array, *_: Any) -> str:
+def _refuse_alignment(example: str, scores: Array, lengths: Array, kind: int, *_: Any) -> str:
     if _holds_bad_scores(scores[: lengths[0], : lengths[1]]):
         return f"Alignment: the scores of {example} contain NaN or +inf; expected numbers or -inf."
+    rows, columns = lengths
+    if kind == MONOTONIC and rows > columns:
+        return (
+            f"Alignment: {example} has {rows} rows and {columns} columns; expected at least as many columns as rows, "
+            "since a monotonic alignment gives every row a column of its own."
+        )
     return (
-        f"Alignment: {example}, of lengths {lengths[0]} and {lengths[1]}, has no alignment whose scores are all above "
-        "-inf within its mask."
+        f"Alignment: {example}, of lengths {rows} and {columns}, has no alignment whose scores are all above -inf "
+        "within its mask."
     )
+
+
+def _refuse_global_alignment(example: str, scores: Array, lengths: Array, *_: Any) -> str:
+    return _refuse_alignment(example, scores, lengths, GLOBAL)
 
 
 _ALIGNMENT_OPTIONS: dict[str, Any] = {"refusal": _refuse_alignment, "structure": "Alignment"}
@@ -319,7 +329,8 @@ global_sparsemap = projection_operator(
     jacobian=_GLOBAL.project_backward,
     keeps="lengths point",
     work=lambda scores, *_: 300.0 * scores[0].size,
-    **_ALIGNMENT_OPTIONS,
+    refusal=_refuse_global_alignment,
+    structure="Alignment",
 )
 
 

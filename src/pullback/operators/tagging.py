@@ -28,6 +28,12 @@ def _refusal(example: str, scores: Any, table: Any, lengths: Any, *_: Any) -> st
     for name, given in given_by_name.items():
         if np.isnan(given).any() or (given == np.inf).any():
             return f"Tagging: the {name} of {example} contain NaN or +inf; expected numbers or -inf."
+    closed = np.flatnonzero((scores[:lengths] == -np.inf).all(-1))
+    if closed.size:
+        return (
+            f"Tagging: position {closed[0]} of {example} has no tag that its scores and mask allow; expected one at "
+            "every position within its length.  Padding is given by lengths."
+        )
     return f"Tagging: {example} has no sequence of tags that its scores, transitions and mask allow."
 
 

@@ -28,7 +28,8 @@ def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
         raise TypeError(f"{name}: mask has dtype {mask.dtype}; expected torch.bool, true where a part is allowed.")
     if not broadcasts(mask.shape, shape):
         raise ValueError(
-            f"{name}: mask has shape {tuple(mask.shape)}; expected the shape of the scores, {tuple(shape)}."
+            f"{name}: mask has shape {tuple(mask.shape)}; expected the shape of the scores, {tuple(shape)}: it says "
+            "which parts are allowed.  Padding is given by lengths."
         )
 
 

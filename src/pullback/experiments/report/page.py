@@ -31,8 +31,8 @@ def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
     body = [
         "<header><h1>Training through latent structures</h1>",
         f"<p>{done} finished runs of {len(results)}, with pullback {' and '.join(versions)}.  Numbers are those of the "
-        "test data after the last step, medians over seeds ± standard error; each leads to its settings and "
-        "to the command that repeats it.  Evaluations are those of the downstream loss in a training step.</p>",
+        "test data after the last step, medians over seeds ± standard error; each measure leads to its settings "
+        "and to the command that repeats it.  Evaluations are those of the downstream loss in a training step.</p>",
         f"<nav><ul>{contents}</ul></nav></header>",
         *(_section(section, i, room) for i, section in enumerate(found)),
     ]

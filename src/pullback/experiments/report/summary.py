@@ -94,7 +94,8 @@ class Section:
         run, settings = self._some_run, self._some_run.settings()
         standard, common = SETUPS[setup_of(run)].settings(), _in_common(self._runs)
         told = [name for name in (*vars(self.task), "steps") if name in common and settings[name] != standard[name]]
-        return ", ".join([setup_of(run), *(f"{name.replace('_', ' ')} {settings[name]}" for name in told)])
+        shown = [f"{name.replace('_', ' ')} {settings[name]}" for name in told if name != "data_folder"]
+        return ", ".join([setup_of(run), *shown])
 
     @property
     def _runs(self) -> list[Run[Any]]:
@@ -210,6 +211,8 @@ class Section:
         seeds = len(best.results)
         text = f"{best.label} is best with {word} {self.show(measure, value)}{unit}, "
         text += f"the median of {seeds} seeds" if seeds > 1 else "of a single seed"
+        if len(rows) < len(self.rows):
+            text += ", with settings chosen on validation data"
         if any(not self.is_yardstick(row) and not row.failed and len(row.results) < seeds for row in rows):
             text += ", among the rows that have as many"
         same_budget = [row for row in self.rows if row.run.steps == best.run.steps]
