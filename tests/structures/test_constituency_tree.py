@@ -164,7 +164,7 @@ def test_brackets_show_words_and_labels():
     ],
 )
 def test_text_that_is_not_a_binary_tree_is_refused(text, message):
-    with pytest.raises(ValueError, match=f"ConstituencyTree: {message}"):
+    with pytest.raises(ValueError, match=rf"ConstituencyTree\.spans: {message}"):
         TREES.spans(text)
 
 
@@ -183,6 +183,13 @@ def test_bad_brackets_are_named():
     crossing[0, 4] = crossing[0, 2] = crossing[1, 3] = crossing[2, 4] = 1
     with pytest.raises(ValueError, match=r"nothing splits the span from 0 to 4"):
         TREES.brackets(crossing)
+    labelled = TREES.spans("(S (V a) (V b))", ["S", "V"])
+    with pytest.raises(ValueError, match=r"there are 1 labels; expected 2"):
+        TREES.brackets(labelled, labels=["S"])
+    with pytest.raises(ValueError, match=r"there are 2 labels; expected 0"):
+        TREES.brackets(torch.ones(1, 1), labels=["S", "V"])
+    with pytest.raises(ValueError, match=r"spans have shape \(2, 3, 3\); expected one tree, \(n, n\) or"):
+        TREES.brackets(torch.zeros(2, 3, 3))
 
 
 # ---- errors

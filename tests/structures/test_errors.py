@@ -126,8 +126,7 @@ def test_numbers_are_not_true_or_false():
         (pb.Tagging.tags, "n, t", (4, 3), [(4,), ()]),
         (pb.Matching.partners, "n, m", (4, 3), [(4,), ()]),
         (pb.Segmentation.segments, "n, w, t", (4, 2, 3), [(2, 2), (2,)]),
-        (pb.ConstituencyTree.brackets, "n, n", (0, 0), [(4,), (3, 4)]),
-        (pb.ConstituencyTree.brackets, "n, n, t", (0, 0, 2), [(3, 4, 2)]),
+        (pb.ConstituencyTree.brackets, None, (0, 0), [(4,), (3, 4), (3, 4, 2), (2, 3, 3)]),
     ],
     ids=lambda given: getattr(given, "__qualname__", None),
 )
@@ -135,7 +134,8 @@ def test_vertices_of_another_shape_are_not_converted(convert, axes, good, bad):
     convert(torch.zeros(good))
     name = re.escape(convert.__qualname__)
     for shape in bad:
-        message = rf"^{name}: \w+ have shape {re.escape(str(shape))}; expected \(\.\.\., {re.escape(axes)}\)\."
+        expected = f"(..., {axes})." if axes else "one tree, (n, n) or (n, n, t)."
+        message = rf"^{name}: \w+ have shape {re.escape(str(shape))}; expected {re.escape(expected)}"
         with pytest.raises(ValueError, match=message):
             convert(torch.zeros(shape))
     with pytest.raises(TypeError, match=rf"^{name}: \w+ are a list; expected a tensor of shape"):
@@ -374,3 +374,28 @@ def test_lists_are_no_indices():
             call([0, 1], 3)
     with pytest.raises(ValueError, match=r"^Tagging\.one_hot: there are 0 places for tags; expected an integer ≥ 1\.$"):
         pb.Tagging.one_hot(torch.tensor([0]), 0)
+
+
+CONVERSIONS = {
+    "Tagging.tags": (pb.Tagging.tags, pb.Tagging(torch.zeros(2, 2)), (3, 2)),
+    "Chain.tags": (pb.Chain.tags, pb.Chain(), (3, 2, 2)),
+    "DependencyTree.heads": (pb.DependencyTree.heads, TREE, (4, 4)),
+    "Segmentation.segments": (pb.Segmentation.segments, pb.Segmentation(), (3, 2, 2)),
+    "Matching.partners": (pb.Matching.partners, pb.Matching(), (3, 3)),
+    "ConstituencyTree.brackets": (pb.ConstituencyTree.brackets, pb.ConstituencyTree(), (4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_a_mixture_is_not_converted_as_if_it_were_a_vertex(name):
+    convert, structure, event = CONVERSIONS[name]
+    with pytest.raises(ValueError, match=rf"{name}: .* is 0\.\d+; expected a vertex, zeros and ones"):
+        convert(structure.sparsemap(torch.zeros(event)))
+
+
+@pytest.mark.parametrize("structure", [CATEGORICAL, BINARY, SUBSET, TREE], ids=lambda s: type(s).__name__)
+def test_supports_under_vmap_are_refused_since_their_sizes_differ(structure):
+    scores = torch.zeros(2, *(3,) * structure.event_dims)
+    for name in ("support", "solve"):
+        with pytest.raises(RuntimeError, match=rf"\.{name} gives a different number of vertices for each example"):
+            torch.func.vmap(getattr(structure, name))(scores)

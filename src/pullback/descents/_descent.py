@@ -98,7 +98,7 @@ class Pullback(ABC):
 
     @property
     def factor(self) -> float | None:
-        """η where a label is start − η ∇L and nothing else is to be known about it; None, if not said."""
+        """η where a label is start − η ∇L and nothing else is to be known about it; None by default."""
         return None
 
     @property
@@ -112,7 +112,7 @@ class Pullback(ABC):
         return False
 
     def observe(self, structure: Structure, gradient: Tensor) -> None:
-        """Hears the surrogate gradient, prediction − target, that a label led to in training; nothing, if not said."""
+        """Hears the surrogate gradient, prediction − target, that a label led to in training; nothing by default."""
         return
 
 

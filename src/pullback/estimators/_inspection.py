@@ -121,7 +121,7 @@ class Inspection:
         if high < _LINEAR and not label.rescaled:
             return (
                 f"The step is small: it moves no part by more than {high:.2g} (a structure is 1 away), so that its "
-                "size only scales the encoder's gradient; Relative() says so openly."
+                "size only scales the encoder's gradient; Relative() has no size to tune."
             )
         if high > _UNEVEN * low:
             return (

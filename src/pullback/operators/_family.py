@@ -57,7 +57,7 @@ def choices(
 
     inputs: what they all take, `scores[n, t, t], lengths[] <= n`.  parts: the shape of a vertex, `n, t, t`; slots: how
     many parts it has at most.  capacity: how many vertices SparseMAP keeps for its derivative, `8 * n`; there is no
-    such operator if not said.  also: an input that has a gradient in it beside the scores.  flat: how SparseMAP treats
+    such operator by default.  also: an input that has a gradient in it beside the scores.  flat: how SparseMAP treats
     flat scores, if not like others.  work: of each of the best vertices; best: of the argmax, if that takes less.
     """
     mixing: dict[str, Any] = {"parts": parts, "slots": slots, "work": lambda *arrays: 20 * work(*arrays), **options}
@@ -97,7 +97,7 @@ def family(
     """All that `choices` makes, and `name_log_partition`, `name_partition`, `name_sample`.
 
     work: of the sums too; sums: of the log-partition, if that takes less.  keeps: what the Hessian is computed from,
-    the inputs if not said.  is_lattice: there is `name_max_marginals`, too.
+    the inputs by default.  is_lattice: there is `name_max_marginals`, too.
     """
     sums = sums or work
     searches: dict[str, Any] = {"slots": slots, "capacity": capacity, "flat": flat}

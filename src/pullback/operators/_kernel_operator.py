@@ -96,7 +96,7 @@ def _computation(
                 refuse_out_of_range(structure, inputs[i].name, arrays[i], bound(*arguments), batch_shape, out_of_range)
         report = over_batch(kernel, arrays, batch=batch, work=batch * work(*arrays)) if batch else -1
         if report != -1:
-            _fail(report, refusal, arrays, batch_shape)
+            _fail(report, refusal, structure, arrays, batch_shape)
         return outputs[0] if single else outputs
 
     return compute
@@ -128,11 +128,11 @@ def refuse_out_of_range(
             raise ValueError(f"{found}; expected between 0 and {limit}.  {advice}".rstrip())
 
 
-def _fail(report: int, refusal: Refusal, arrays: list[Any], batch_shape: Sequence[int]) -> None:
+def _fail(report: int, refusal: Refusal, structure: str, arrays: list[Any], batch_shape: Sequence[int]) -> None:
     index = report if report >= 0 else -2 - report
     example = name_example(index, batch_shape)
     if report < -1:
-        raise ConvergenceError(f"the projection of {example} did not converge.")
+        raise ConvergenceError(f"{structure}: SparseMAP of {example} did not converge; please report its scores.")
     raise ValueError(refusal(example, *(a[index] if isinstance(a, np.ndarray) else a for a in arrays)))
 
 
@@ -159,7 +159,7 @@ def partition_operator(
 
     The gradient of the value is the marginals, that of the marginals the Hessian of the value times a direction:
     hessian(*kept, direction, product, lo, hi), where `keeps` names the inputs and outputs it is given, all the inputs
-    if not said.  It takes about twice the `work`.  Where the first `moves` inputs have gradients, not the scores alone,
+    by default.  It takes about twice the `work`.  Where the first `moves` inputs have gradients, not the scores alone,
     so many outputs follow the value, and the Hessian is given so many directions and writes so many products.  No
     marginal is above `most`; None where the kernel sees to that itself.
     """
@@ -230,7 +230,7 @@ def projection_operator(
     """The nearest point of a polytope: `name(scores[…], …) -> point[…], …`.
 
     Its Jacobian is symmetric, and constant wherever it exists: jacobian(*kept, gradient, product, lo, hi), where
-    `keeps` names the inputs and outputs it is given, all of them if not said.  It takes about half the `work`.
+    `keeps` names the inputs and outputs it is given, all of them by default.  It takes about half the `work`.
     curved: the Jacobian is not constant, because distance is not Euclidean; then there is no second derivative.
     also: an input that has a gradient beside the scores, for which the Jacobian writes one more product; that one has
     no derivative.

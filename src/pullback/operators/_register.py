@@ -106,9 +106,15 @@ def are_plain(*arguments: Any) -> bool:
     return is_plain_eager() and _PLAIN.issuperset(map(type, arguments)) and not arguments[0].is_meta
 
 
+def is_under_vmap(tensor: Tensor) -> bool:
+    """Whether `tensor` stands for a batch that `torch.func.vmap` hides."""
+    return bool(_transforms()) and bool(_is_batched(tensor))
+
+
 # Not in torch's public interface: where one of these cannot be asked, the dispatcher is used.
 _tracing: Callable[[], Any] = getattr(torch._C, "_get_tracing_state", lambda: True)
 _transforms: Callable[[], Any] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_is_batched: Callable[[Tensor], Any] = getattr(torch._C._functorch, "is_batchedtensor", lambda tensor: False)
 _dispatch_modes: Callable[[], Any] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: True)
 _function_modes: Callable[[], Any] = getattr(torch._C, "_len_torch_function_stack", lambda: True)
 _profiling: Callable[[], Any] = getattr(torch.autograd, "_profiler_enabled", lambda: True)

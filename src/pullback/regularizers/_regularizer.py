@@ -17,7 +17,7 @@ class Prediction(ABC):
         """A point of conv 𝒵 for each example, shaped like `scores`."""
 
     def require(self, structure: Structure) -> None:
-        """Raises `MissingCapability` if the structure cannot serve this; any structure can, if not said."""
+        """Raises `MissingCapability` if the structure cannot serve this; by default any structure can."""
         return
 
 

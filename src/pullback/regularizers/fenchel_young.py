@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from pullback.regularizers._labels import check_shape, inside
 from pullback.regularizers._options import among
 from pullback.regularizers._regularizer import Regularizer
+from pullback.structures._capabilities import at_least_zero
 from pullback.structures._structure import Structure
 
 _REDUCTIONS = ("mean", "sum", "none")
@@ -32,7 +33,7 @@ class FenchelYoungLoss(nn.Module):
         """The loss of `scores` with `target`, both (*batch, *event)."""
         check_shape("FenchelYoungLoss", target, scores)
         label = inside("FenchelYoungLoss", structure, target)
-        losses = (
+        losses = at_least_zero(
             self.regularizer.conjugate(structure, scores)
             + self.regularizer.value(structure, label)
             - structure.inner(scores, label.to(scores.dtype))

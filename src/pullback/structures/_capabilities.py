@@ -55,7 +55,7 @@ class LogLinear(Structure):
     def _without_offset(self, scores: Tensor) -> Tensor:
         """Restricted scores less what all vertices have in common, which changes no probability and saves digits.
 
-        `relative_to_best` where every vertex takes one part of each group; the scores as they are, if not said.
+        `relative_to_best` where every vertex takes one part of each group; the scores as they are by default.
         """
         return scores
 

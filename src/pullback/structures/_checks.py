@@ -6,6 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pullback.operators._check import check
+from pullback.operators._register import is_plain_eager
+
 
 def check_lengths(name: str, lengths: Tensor, shape: torch.Size, axes: int = 1) -> None:
     """Lengths are integers and broadcast to `shape`, which ends with the number of axes if there are several.
@@ -64,7 +67,7 @@ def check_flag(name: str, option: str, value: bool) -> None:
 
 
 def check_parts(who: str, name: str, given: Tensor, axes: str, advice: str = "") -> None:
-    """Vertices that `who` converts have the shape (..., axes), such as "n, t, t": equal names have equal sizes.
+    """Vertices that `who` converts are zeros and ones (..., axes), such as "n, t, t": equal names have equal sizes.
 
     The argument is called `name` in the error, and `advice` ends it.
     """
@@ -76,6 +79,18 @@ def check_parts(who: str, name: str, given: Tensor, axes: str, advice: str = "")
     sizes = dict(zip(names, given.shape[-len(names) :]))
     if given.dim() < len(names) or tuple(map(sizes.get, names)) != tuple(given.shape[-len(names) :]):
         raise ValueError(f"{who}: {name} have shape {tuple(given.shape)}; expected (..., {axes}).{advice}")
+    _check_vertices(who, name, given)
+
+
+def _check_vertices(who: str, name: str, given: Tensor) -> None:
+    """What `who` converts is made of zeros and ones: a mixture of structures has no single answer."""
+    whole = (given == 0) | (given == 1)
+    expected = "expected a vertex, zeros and ones: take the argmax of the scores"
+    if not is_plain_eager():
+        check(whole, f"{who}: {name}{{example}} is neither 0 nor 1; {expected}.")
+    elif not whole.all():
+        place = (~whole).nonzero()[0].tolist()
+        raise ValueError(f"{who}: {name}{place} is {given[tuple(place)].item():.4g}; {expected}.")
 
 
 def check_sample_shape(name: str, sample_shape: Sequence[int]) -> torch.Size:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pullback.operators import active_set
 from pullback.operators._check import check_range
-from pullback.operators._register import is_plain_eager
+from pullback.operators._register import is_plain_eager, is_under_vmap
 from pullback.operators._search import Found, check_start
 from pullback.structures._checks import check_lengths, check_mask, check_scores
 from pullback.structures._results import Mixture, Solution
@@ -70,11 +70,11 @@ class Structure(ABC):
     """A sentence about lengths, for the error where one is above `longest`."""
 
     def longest(self, event: Sequence[int]) -> tuple[int, ...]:
-        """The largest length of parts of this shape, `length_axes` numbers: the first sizes, if not said."""
+        """The largest length of parts of this shape, `length_axes` numbers: the first sizes by default."""
         return tuple(event[: self.length_axes])
 
     def check_event(self, event: torch.Size) -> None:
-        """Raises where parts of this shape do not fit the structure; any shape does, if not said."""
+        """Raises where parts of this shape do not fit the structure; by default any shape does."""
         return
 
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor | None:
@@ -95,21 +95,22 @@ class Structure(ABC):
         return self._with_mask(inside, device)
 
     def count_once(self, numbers: Tensor) -> Tensor:
-        """`numbers` (..., *event), so divided that their sum counts every part once; as they are, if not said.
+        """`numbers` (..., *event), divided by how often a part is repeated, so that a sum counts each part once.
 
-        A symmetric matrix holds an edge in both halves: there, half of each.  Inner products and norms are such sums.
+        As they are by default.  A symmetric matrix holds an edge in both halves: there, half of each.  Inner products
+        and norms are such sums.
         """
         return numbers
 
     def gradient_of_parts(self, gradient: Tensor) -> Tensor:
         """The derivative in each part, from that in each entry of a point or of the scores (..., *event).
 
-        The same, if not said; for an edge that a symmetric matrix holds in both halves, the sum of both.
+        The same by default; for an edge that a symmetric matrix holds in both halves, the sum of both.
         """
         return gradient
 
     fixed_sums: tuple[int, ...] = ()
-    """Dimensions, counted from the last, over which all vertices of an example have the same sum; none, if not said."""
+    """Dimensions, counted from the last, over which all vertices of an example have the same sum; none by default."""
 
     def visible(self, gradient: Tensor, usable: Tensor | None = None) -> Tensor:
         """A gradient (..., *event) without what the polytope cannot see: what is removed moves no projection.
@@ -136,7 +137,7 @@ class Structure(ABC):
         """The score that the structure gives to each `point` (..., *batch, *event) by itself: (..., *batch).
 
         Of a vertex that is what it adds to ⟨s, z⟩, such as the scores of transitions, and −∞ if it forbids the vertex;
-        of a mixture the largest expected one, over all distributions with this mean.  0 if not said.
+        of a mixture the largest expected one, over all distributions with this mean.  0 by default.
         """
         return point.new_zeros(point.shape[: point.dim() - self.event_dims])
 
@@ -167,6 +168,7 @@ class Structure(ABC):
 
     def support(self, scores: Tensor) -> Mixture:
         """The vertices and probabilities of a SparseMAP solution; the probabilities are differentiable."""
+        self._refuse_vmap("support", scores)
         scores = self.restrict(scores)
         found = self._search(scores.detach())
         own = None
@@ -182,6 +184,7 @@ class Structure(ABC):
         `start` (*batch, k, *event) holds vertices to begin with, padded with zeros: those of the solution for scores
         nearby save most rounds.  Rows that are not vertices are ignored.
         """
+        self._refuse_vmap("solve", scores)
         scores = self.restrict(scores).detach()
         found = self._search(scores, start=None if start is None else self._known_vertices(start, scores))
         mixture = Mixture(found.vertices, found.probabilities, found.size)
@@ -267,6 +270,13 @@ class Structure(ABC):
             return scores.float()
         return scores
 
+    def _refuse_vmap(self, operation: str, scores: Tensor) -> None:
+        if is_under_vmap(scores):
+            raise RuntimeError(
+                f"{type(self).__name__}.{operation} gives a different number of vertices for each example; expected a "
+                "batch of scores instead of vmap, or `topk`, which always gives k."
+            )
+
     def _check_facts(self, shape: torch.Size) -> None:
         """Raises where lengths or mask do not fit scores of this shape."""
         if self.mask is not None:
@@ -340,6 +350,7 @@ def in_single(scores: Tensor) -> Tensor:
 
 def solution_of_support(structure: Structure, scores: Tensor, start: Tensor | None) -> Solution:
     """The solution of a structure whose `support` needs no search, and so no start."""
+    structure._refuse_vmap("solve", scores)
     with torch.no_grad():
         scores = structure.restrict(scores)
         if start is not None:

@@ -41,6 +41,7 @@ class Binary(LogLinear, Enumerable):
         return self.restrict(scores).clamp(0, 1)
 
     def support(self, scores: Tensor) -> Mixture:
+        self._refuse_vmap("support", scores)
         return mix_subsets(self.sparsemap(scores))
 
     def solve(self, scores: Tensor, start: Tensor | None = None) -> Solution:

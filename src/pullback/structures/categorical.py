@@ -80,6 +80,7 @@ class Categorical(Simplex, KBest, Enumerable):
         return simplex.entmax15(self.restrict(scores))
 
     def support(self, scores: Tensor) -> Mixture:
+        self._refuse_vmap("support", scores)
         point = self.sparsemap(scores)
         size = (point > 0).sum(-1)
         best = point.detach().topk(int(size.max()) if size.numel() else 0, -1)

@@ -48,7 +48,7 @@ class Independent(Simplex, Transport, KBest, Enumerable):
 
     def why_not(self, capability: type[Structure]) -> str:
         if capability is Lattice and self.structure.offers(Lattice):
-            return "that of one copy has them, copy by copy."
+            return "ask the structure of one copy, `.structure.max_marginals(scores)`: to it copies are a batch."
         return self.structure.why_not(capability)
 
     # ---- copy by copy

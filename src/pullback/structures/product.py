@@ -32,10 +32,16 @@ class Product(LogLinear, KBest, Enumerable):
     (tensor([0., 1.]), tensor([0., 1., 0.]))
     """
 
-    structures: tuple[Structure, ...]
-    shapes: tuple[tuple[int, ...], ...]
+    structures: Sequence[Structure]
+    shapes: Sequence[Sequence[int]]
 
     def __post_init__(self) -> None:
+        if not all(isinstance(shape, Sequence) for shape in self.shapes):
+            raise TypeError(
+                f"product: shapes are {self.shapes!r}; expected a sequence of shapes, such as [(5,), (4, 4)]."
+            )
+        object.__setattr__(self, "structures", tuple(self.structures))
+        object.__setattr__(self, "shapes", tuple(map(tuple, self.shapes)))
         if not self.structures or len(self.structures) != len(self.shapes):
             raise ValueError(
                 f"product: {len(self.structures)} structure(s) and {len(self.shapes)} shape(s); "
@@ -106,7 +112,7 @@ class Product(LogLinear, KBest, Enumerable):
         return self._each("sample", scores, sample_shape, generator=generator)
 
     def allowed(self, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
-        def block(structure: Structure, event: tuple[int, ...]) -> Tensor:
+        def block(structure: Structure, event: Sequence[int]) -> Tensor:
             whole = (*shape[:-1], *event)
             allowed = structure.allowed(whole, device)
             allowed = torch.ones(whole, dtype=torch.bool, device=device) if allowed is None else allowed.expand(whole)
@@ -213,6 +219,4 @@ class Product(LogLinear, KBest, Enumerable):
 
 def product(*structures: Structure, shapes: Sequence[Sequence[int]]) -> Product:
     """Structures of different kinds in one: `product(Categorical(), DependencyTree(), shapes=[(5,), (11, 11)])`."""
-    if not all(isinstance(shape, Sequence) for shape in shapes):
-        raise TypeError(f"product: shapes are {shapes!r}; expected a sequence of shapes, such as [(5,), (4, 4)].")
-    return Product(structures, tuple(tuple(shape) for shape in shapes))
+    return Product(structures, shapes)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pullback.operators import ranking
 from pullback.operators._check import check
-from pullback.structures._capabilities import Enumerable, LogLinear
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear
 from pullback.structures._checks import broadcasts
 from pullback.structures._limits import check_count
 from pullback.structures._structure import Structure
@@ -161,6 +161,8 @@ class Ranking(Enumerable):
                 "a sum over all orders is out of reach; `sparsemap` is differentiable, and "
                 '`soft_rank(scores, regularizer="entropy")` is smooth.'
             )
+        if capability is KBest:
+            return "orders are not listed by their score; `enumerate` gives all orders of a few items."
         return super().why_not(capability)
 
     def _project(self, scores: Tensor, entropic: bool = False) -> Tensor:

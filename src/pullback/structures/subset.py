@@ -70,11 +70,6 @@ class Subset(LogLinear, Enumerable):
             ordered = torch.as_tensor(low >= 0) & torch.as_tensor(low <= high)
             check(ordered, "Subset: the counts of example {example} are not in order; expected 0 ≤ low ≤ k.")
 
-    @property
-    def high(self) -> int | Tensor:
-        """The largest number of items."""
-        return self.k
-
     # ---- inference
 
     def argmax(self, scores: Tensor) -> Tensor:
@@ -87,6 +82,7 @@ class Subset(LogLinear, Enumerable):
         return subsets.project(*self._with_counts(scores))
 
     def support(self, scores: Tensor) -> Mixture:
+        self._refuse_vmap("support", scores)
         scores, low, high = self._with_counts(scores)
         point = subsets.project(scores.double(), low, high)  # its sum has to be an integer where a count is met
         found = mix_subsets(point)
