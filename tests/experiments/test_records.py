@@ -141,7 +141,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named(content, finished, tmp_path):
         Log(folder).checkpoint(evaluate_every=2)
 
 
-@pytest.mark.parametrize("content", [torch.ones(3), {"a": 1}, {"step": 2}, {"step": 2, "model": {}, "optimizer": {}}])
+@pytest.mark.parametrize("content", [torch.ones(3), {"a": 1}, {"step": 2}, {"step": "2"}, {"step": 2, "model": {}}])
 def test_a_checkpoint_of_something_else_is_named(content, finished, tmp_path):
     run, folder = copy_of(finished, tmp_path)
     (folder / "done").unlink()
@@ -153,10 +153,10 @@ def test_a_checkpoint_of_something_else_is_named(content, finished, tmp_path):
 def test_what_a_killed_process_left_beside_its_place_is_removed(finished, tmp_path):
     run, folder = copy_of(finished, tmp_path)
     (folder / "done").unlink()
-    for name in ("checkpoint.pt.123", "records.jsonl.77"):
+    for name in ("checkpoint.pt.123", "records.jsonl.77", "run.json.mine"):
         (folder / name).write_text("torn")
     train(run, tmp_path)
-    assert not list(folder.glob("*.*.*"))
+    assert [path.name for path in folder.glob("*.*.*")] == ["run.json.mine"]  # that one is not ours
 
 
 def test_an_unfinished_run_is_known_as_such(finished, tmp_path):
@@ -164,6 +164,57 @@ def test_an_unfinished_run_is_known_as_such(finished, tmp_path):
     (folder / "done").unlink()
     (result,), _ = records.read(tmp_path, TASKS)
     assert not result.is_done
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_finished_run_whose_last_record_is_lost_is_not_taken_for_a_result(kept, finished, tmp_path):
+    run, folder = copy_of(finished, tmp_path)
+    lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    (folder / "records.jsonl").write_text("".join(lines[:kept]) + lines[kept][:20])
+    (result,), (complaint,) = records.read(tmp_path, TASKS)
+    assert not result.is_done and len(result.records) == kept
+    assert f"its last record is that of step {2 * kept} of 4" in complaint
+    with pytest.raises(Mistake, match=r"its last record is that of step .* Without its folder it is trained anew"):
+        train(run, tmp_path)
+
+
+def test_a_copy_of_a_run_is_not_another_seed(finished, tmp_path):
+    _, folder = copy_of(finished, tmp_path)
+    copy_of(finished, tmp_path / "backup")
+    (folder / "done").unlink()
+    (result,), (complaint,) = records.read(tmp_path, TASKS)
+    assert result.is_done and complaint.startswith(f"{folder}: the same run as {tmp_path / 'backup'}")
+
+
+@pytest.mark.parametrize("content", ["{}", "{", '{"format": "pullback run", "version": 1}'])
+def test_a_folder_that_holds_something_else_is_not_trained_in(content, finished, tmp_path):
+    run, folder = copy_of(finished, tmp_path)
+    (folder / "done").unlink()
+    (folder / "run.json").write_text(content)
+    with pytest.raises(Mistake, match=r"run\.json: not (readable|a run of version 2)"):
+        train(run, tmp_path)
+
+
+def test_a_folder_of_another_run_is_not_trained_in(finished, tmp_path):
+    run, folder = copy_of(finished, tmp_path)
+    (folder / "done").unlink()
+    (folder / "run.json").write_text((folder / "run.json").read_text().replace('"steps": 4', '"steps": 8'))
+    with pytest.raises(Mistake, match=r"run\.json describes another run"):
+        train(run, tmp_path)
+
+
+def test_a_file_that_cannot_be_written_is_named_and_the_last_one_stays(finished, tmp_path, monkeypatch):
+    _, folder = copy_of(finished, tmp_path)
+    torch.save({"step": 2}, folder / "checkpoint.pt")
+
+    def full(*arguments, **options):
+        raise RuntimeError("unexpected pos 64 vs 0\nmore")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(Mistake, match=r"checkpoint\.pt cannot be written, and the last one stays: unexpected pos"):
+        Log(folder).save({"step": 4})
+    assert torch.load(folder / "checkpoint.pt", weights_only=True) == {"step": 2}
+    assert not list(folder.glob("checkpoint.pt.*"))
 
 
 def test_checkpoints_hold_nothing_but_data(finished):

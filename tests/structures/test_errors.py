@@ -214,7 +214,7 @@ def test_structures_without_a_list_of_their_best_say_what_to_use_instead():
             pb.MissingCapability, match=r"k best subsets; `support` lists .* `enumerate` .* `sample` draws"
         ):
             structure.topk(torch.zeros(5, 5), 2)
-    with pytest.raises(pb.MissingCapability, match="Independent has no max_marginals: that of one copy has them"):
+    with pytest.raises(pb.MissingCapability, match="Independent has no max_marginals: ask the structure of one copy"):
         pb.Independent(pb.Chain()).max_marginals(torch.zeros(2, 3, 2, 2))
     with pytest.raises(pb.MissingCapability, match="DependencyTree has no max_marginals: "):
         TREE.max_marginals(torch.zeros(3, 3))

@@ -99,6 +99,7 @@ def _run(given: Sequence[str], console: Console) -> int:
     log = records.Log(command.out / run.key)
     watchers = [events.Events(log)] if command.tensorboard else []
     if log.is_done:
+        log.check(run)
         console.print(f"already done: {log.folder}", soft_wrap=True)
         for watcher in watchers:
             watcher.rewrite()

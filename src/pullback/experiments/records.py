@@ -57,7 +57,22 @@ class Log:
     def failure(self) -> str | None:
         """Why the run cannot be finished, if so."""
         path = self.path("failed")
-        return path.read_text("utf-8").strip() if path.exists() else None
+        return path.read_text("utf-8", errors="replace").strip() if path.exists() else None
+
+    def check(self, run: Run[Any]) -> None:
+        """Raises where a run that is done has lost its last record."""
+        lost = self.lacks(run)
+        if lost:
+            raise Mistake(lost)
+
+    def lacks(self, run: Run[Any]) -> str | None:
+        """What a run that is done has lost, if anything."""
+        records, complaint = read_records(self.path("records.jsonl"))
+        last = records[-1]["step"] if records else 0
+        if last == run.steps:
+            return None
+        lost = f"the run is done, and its last record is that of step {last} of {run.steps}"
+        return f"{complaint or self.path('records.jsonl')}; {lost}.  Without its folder it is trained anew."
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -74,11 +89,17 @@ class Log:
     # ---- writing
 
     def begin(self, run: Run[Any]) -> None:
-        """Says what the run is; forgets an earlier failure."""
+        """Says what the run is; forgets an earlier failure.
+
+        Raises where the folder holds something else, which would be lost, or would make the report leave the run out.
+        """
+        if self.path("run.json").exists() and _description(self.path("run.json"))["run"] != run.to_dict():
+            raise Mistake(f"{self.path('run.json')} describes another run; without this folder it is trained anew.")
         self.path("failed").unlink(missing_ok=True)
         for name in FILES:  # what a process was writing when it was killed
             for beside in self.folder.glob(f"{name}.*"):
-                beside.unlink()
+                if beside.suffix[1:].isdigit():
+                    beside.unlink()
         if not self.path("run.json").exists():
             about = {
                 "format": FORMAT,
@@ -99,9 +120,8 @@ class Log:
 
     def save(self, checkpoint: dict[str, Any]) -> None:
         """Puts the checkpoint in place of the last."""
-        beside = self.path(f"checkpoint.pt.{os.getpid()}")
-        torch.save(checkpoint, beside)
-        self._move(beside, "checkpoint.pt")
+        with self._written("checkpoint.pt") as beside:
+            torch.save(checkpoint, beside)
 
     def checkpoint(self, evaluate_every: int, is_writer: bool = True) -> dict[str, Any] | None:
         """The last checkpoint, None if there is none yet; whoever writes drops records that are newer.
@@ -128,9 +148,9 @@ class Log:
             return None
         try:
             found = torch.load(self.path("checkpoint.pt"), map_location="cpu", weights_only=True)
-        except (RuntimeError, EOFError, UnpicklingError, LookupError, ValueError) as error:
+        except (RuntimeError, EOFError, UnpicklingError, LookupError, ValueError, OSError) as error:
             raise self.cannot_go_on() from error
-        if not isinstance(found, dict) or "step" not in found:
+        if not isinstance(found, dict) or not isinstance(found.get("step"), int):
             raise self.cannot_go_on()
         return found
 
@@ -150,14 +170,22 @@ class Log:
         self._replace("failed", reason.encode())
 
     def _replace(self, name: str, content: bytes) -> None:
-        beside = self.path(f"{name}.{os.getpid()}")
-        beside.write_bytes(content)
-        self._move(beside, name)
+        with self._written(name) as beside:
+            beside.write_bytes(content)
 
-    def _move(self, beside: Path, name: str) -> None:
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(self.path(name))
+    @contextlib.contextmanager
+    def _written(self, name: str) -> Iterator[Path]:
+        """A place beside that of the file, where its content is written before it is moved there."""
+        beside = self.path(f"{name}.{os.getpid()}")
+        try:
+            yield beside
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
+            beside.replace(self.path(name))
+        except (OSError, RuntimeError) as error:  # torch.save speaks of a full disk in a RuntimeError
+            beside.unlink(missing_ok=True)
+            reason = str(error).splitlines()[0]
+            raise Mistake(f"{self.path(name)} cannot be written, and the last one stays: {reason}") from error
 
 
 @dataclass(frozen=True)
@@ -228,39 +256,58 @@ def read(runs: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list[s
 
 
 def _read_folder(folder: Path, tasks: dict[str, type[Task]]) -> tuple[list[Result], list[str]]:
-    results: list[Result] = []
+    results: dict[str, Result] = {}
     complaints: list[str] = []
     for path in sorted(folder.rglob("run.json")):
         try:
-            results.append(_read_one(path.parent, tasks, complaints))
+            found = _read_one(path.parent, tasks, complaints)
         except Mistake as mistake:
-            complaints.append(f"{path}: {mistake}")
+            complaints.append(f"{mistake}; left out")
+            continue
         except OSError as error:
             complaints.append(f"{error.filename}: {error.strerror}; left out")
+            continue
+        known = results.setdefault(found.run.key, found)
+        if known is not found:
+            kept, copy = (found, known) if found.is_done and not known.is_done else (known, found)
+            results[found.run.key] = kept
+            complaints.append(f"{copy.folder}: the same run as {kept.folder}; left out")
     complaints += [f"{path}: from an older version; left out" for path in sorted(folder.glob("*.jsonl"))]
-    return results, complaints
+    return list(results.values()), complaints
+
+
+def _description(path: Path) -> dict[str, Any]:
+    """What a run.json says; `Mistake` if it is not one of this version."""
+    try:
+        about = json.loads(path.read_text("utf-8"))
+    except (ValueError, OSError) as error:
+        raise Mistake(f"{path}: not readable ({error})") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("version") != VERSION:
+        raise Mistake(f"{path}: not a run of version {VERSION}")
+    if not isinstance(about.get("run"), dict):
+        raise Mistake(f"{path}: not a complete run")
+    return about
 
 
 def _read_one(folder: Path, tasks: dict[str, type[Task]], complaints: list[str]) -> Result:
-    try:
-        about = json.loads(folder.joinpath("run.json").read_text("utf-8"))
-    except (ValueError, OSError) as error:
-        raise Mistake(f"not readable ({error}); left out") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("version") != VERSION:
-        raise Mistake(f"not a run of version {VERSION}; left out")
+    path = folder / "run.json"
+    about = _description(path)
     try:
         run = Run.from_dict(about["run"], tasks)
+    except Mistake as mistake:
+        raise Mistake(f"{path}: {mistake}") from mistake
     except (KeyError, TypeError, AttributeError) as error:
-        raise Mistake(f"not a complete run ({error!r}); left out") from error
+        raise Mistake(f"{path}: not a complete run ({error!r})") from error
     changed = [name for name, value in about["run"].items() if run.to_dict().get(name) != value]
     if changed:
-        raise Mistake(f"{', '.join(changed)} would be another in this version; left out")
-    records, complaint = read_records(folder / "records.jsonl")
-    complaints += [complaint] if complaint else []
+        raise Mistake(f"{path}: {', '.join(changed)} would be another in this version")
     log = Log(folder)
+    records, complaint = read_records(folder / "records.jsonl")
+    lost = log.lacks(run) if log.is_done else None
+    complaints += [wrong for wrong in (lost or complaint,) if wrong]
     pictures = _pictures(folder / "pictures.json", complaints)
     version = str(about.get("pullback", pb.__version__))
-    return Result(run, records, log.is_done, log.failure, folder, pictures, version)
+    return Result(run, records, log.is_done and lost is None, log.failure, folder, pictures, version)
 
 
 def _pictures(path: Path, complaints: list[str]) -> list[Picture]:

@@ -70,6 +70,7 @@ def train(run: Run[Any], folder: Path, watcher: Watcher | None = None, accelerat
     data = {} if log.is_done else run.task.data()  # before anything is written: files may be missing
     with log.held() if fabric.is_global_zero else contextlib.nullcontext():
         if log.is_done:
+            log.check(run)
             return
         if fabric.is_global_zero:
             log.begin(run)

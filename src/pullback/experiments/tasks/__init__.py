@@ -158,11 +158,18 @@ SETUPS: dict[str, Run[Any]] = {
 """Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""
 
 
+_OF_ROWS = ("estimator", "noise", "noise_until", "seed")
+
+
 def setup_of(run: Run[Any]) -> str:
-    """The set-up of the same task that differs from a run in the fewest settings."""
+    """The set-up of the same task that differs from a run in the fewest settings.
+
+    What tells the rows of a table apart, and the seeds of a row, does not count: all of them have the same set-up.
+    """
+    given = {name: value for name, value in run.settings().items() if name not in _OF_ROWS}
 
     def differences(name: str) -> int:
         standard = SETUPS[name].settings()
-        return sum(value != standard[setting] for setting, value in run.settings().items())
+        return sum(value != standard[setting] for setting, value in given.items())
 
     return min((name for name in SETUPS if SETUPS[name].task.name == run.task.name), key=differences)
