@@ -16,8 +16,8 @@ ROUNDING = 1e-15  # of a score, relative to the largest in any vertex that was m
 _SPARSE = 4  # times as many parts as are in use: then to look each of these up is faster than to go through all
 _TOGETHER = 8  # slots that are compared at once; a row of vertices is as long as a multiple of it
 
-# The active vertices, vertices[t, slot], −1 behind the last slot; their scores beside those of their parts; and the state
-# of the active set.
+# The active vertices, vertices[t, slot], −1 behind the last slot; their scores beside those of their parts; and the
+# state of the active set.
 Active = namedtuple("Active", ["vertices", "worths", "factor", "weights", "kept", "trial"])
 
 # Numbers for each part: the scores, a mixture of vertices, what is left of the scores, a direction, and whether it is
