@@ -22,6 +22,7 @@ from pullback.kernels.active_set.slots import (
     at,
     begin_rest,
     enlarged,
+    in_use,
     introduce,
     magnitude,
     mix,
@@ -93,7 +94,8 @@ def backward_over(workspace, load, best, worth, spread):
 
     def span(parts, rest, own, n, slots, options, tie, active, count):
         """Adds vertices until they span the face on which s − μ is largest: (active vertices, count)."""
-        used = mix(parts, slots, active, count, 0)
+        mix(parts, slots, active, count, 0)
+        used = in_use(parts)
         if count - 1 == _choices(active, slots, count, used):  # no face has more dimensions
             return active, count
         for k in range(used):

@@ -59,7 +59,8 @@ def mixture_over(workspace, load, best, worth=nothing, spread=None):
             )
             if size[b] == 0:
                 return b
-            write_mixture(parts, mix(parts, slots, active, size[b], 0), point[b])
+            mix(parts, slots, active, size[b], 0)
+            write_mixture(parts, point[b])
             for t in range(min(size[b], vertices.shape[1])):
                 probabilities[b, t] = active.weights[t]
                 for i in range(vertices.shape[2]):
@@ -100,7 +101,8 @@ def attempt_over(workspace, load, best, worth=nothing):
                 return b
             left[b] = gap > _NEARLY
             if not left[b]:
-                write_mixture(parts, mix(parts, slots, active, count, 0), point[b])
+                mix(parts, slots, active, count, 0)
+                write_mixture(parts, point[b])
         return -1
 
     return compiled(attempt, f"attempt_{best.__name__}", best.__module__, kernel)

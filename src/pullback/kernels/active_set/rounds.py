@@ -56,7 +56,7 @@ def rounds_over(best, worth):
             active.weights[t], active.kept[t] = 1.0 / count, t
         if count > 0:
             count = core.settle(active.factor, active.weights, active.kept, active.trial, count)
-            count = compacted(active, slots, count)
+            count = compacted(active, count)
         return active, count
 
     def project(parts, rest, own, n, slots, options, tolerance, max_iterations, patience, active, count):
@@ -88,7 +88,7 @@ def rounds_over(best, worth):
             value = introduce(parts.scores, slots, active, count)
             slack = 0.5 * (tolerance + rounding)
             count, useful = core.add(active.factor, active.weights, active.kept, active.trial, count, value, slack)
-            compacted(active, slots, count)
+            compacted(active, count)
             if not useful:
                 break
         return active, count, gap, iteration

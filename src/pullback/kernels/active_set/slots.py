@@ -3,29 +3,33 @@
 A tree chooses a head for every word, a chain a pair of tags for every position.  A vertex is kept as its parts, one
 index into the flattened scores per slot, −1 for a slot that stays empty, so the inner product of two vertices is the
 number of slots where they have the same part.  From one round to the next only the parts of active vertices change,
-hence no step but the argmax looks at all the parts.
+hence no step but the argmax looks at all the parts, unless most of them are in use.
 """
 
 from collections import namedtuple
 
 import numpy as np
 
-from pullback.kernels.tools import inner, summing
+from pullback.kernels.tools import inner
 
 ROUNDING = 1e-15  # of a score, relative to the largest in any vertex that was met
+_SPARSE = 4  # times as many parts as are in use: then to look each of these up is faster than to go through all
+_TOGETHER = 8  # slots that are compared at once; a row of vertices is as long as a multiple of it
 
-# The active vertices, vertices[t, slot], their scores beside those of their parts, and the state of the active set.
+# The active vertices, vertices[t, slot], −1 behind the last slot; their scores beside those of their parts; and the
+# state of the active set.
 Active = namedtuple("Active", ["vertices", "worths", "factor", "weights", "kept", "trial"])
 
 # Numbers for each part: the scores, a mixture of vertices, what is left of the scores, a direction, and whether it is
-# in the mixture.  `used` lists the parts that are, then −1.
+# in the mixture.  `used` lists the parts that are, or were until lately; its last number tells how many.
 Parts = namedtuple("Parts", ["scores", "mixture", "rest", "direction", "is_used", "used"])
 
 
 @inner
 def actives(capacity, slots):
+    width = -(-slots // _TOGETHER) * _TOGETHER
     return Active(
-        np.empty((capacity, slots), np.int32),
+        np.empty((capacity, width), np.int32),
         np.empty(capacity),
         np.empty((capacity + 2, capacity)),
         np.empty(capacity),
@@ -56,7 +60,7 @@ def numbers_of(scores):
     for extent in scores.shape[1:]:
         count *= extent
     used = np.empty(count + 1, np.int32)
-    used[0] = -1
+    used[-1] = 0
     return Parts(np.empty(count), np.zeros(count), np.empty(count), np.empty(count), np.zeros(count, np.bool_), used)
 
 
@@ -67,12 +71,12 @@ def begin_rest(parts):
         parts.rest[part] = parts.scores[part]
 
 
-@summing
+@inner
 def _common(a, b):
-    """How many slots have the same part in two vertices."""
-    total = 0
+    """How many slots have the same part in two vertices; counted in 32 bits, eight of which fill a register."""
+    total = np.int32(0)
     for i in range(a.shape[0]):
-        total += (a[i] == b[i]) & (a[i] >= 0)
+        total = np.int32(total + np.int32((a[i] == b[i]) & (a[i] >= 0)))
     return total
 
 
@@ -98,8 +102,10 @@ def introduce(scores, slots, active, count):
     The score is relative to the first's, which keeps digits.
     """
     vertices, factor = active.vertices, active.factor
+    for i in range(slots, vertices.shape[1]):
+        vertices[count, i] = -1
     for t in range(count + 1):
-        factor[count, t] = _common(vertices[t, :slots], vertices[count, :slots])
+        factor[count, t] = _common(vertices[t], vertices[count])
     if count == 0:
         return 0.0
     value = factor[0, 0] * factor[-2, 0]  # what the first was counted as
@@ -108,62 +114,79 @@ def introduce(scores, slots, active, count):
 
 
 @inner
-def compacted(active, slots, count):
+def compacted(active, count):
     """Moves the vertices that stayed to their new places; returns their number."""
     for t in range(count):
         if active.kept[t] != t:
             active.worths[t] = active.worths[active.kept[t]]
-            for i in range(slots):
+            for i in range(active.vertices.shape[1]):
                 active.vertices[t, i] = active.vertices[active.kept[t], i]
     return count
 
 
 @inner
 def mix(parts, slots, active, count, fresh):
-    """mixture = Σ weights[t] · vertices[t] and rest = scores − mixture; returns how many parts are in the mixture.
+    """mixture = Σ weights[t] · vertices[t] and rest = scores − mixture.
 
-    Touches only the parts in the last mixture and in the new one.  Only the vertices from `fresh` on may have parts
-    that were not in the last one.
+    Only the vertices from `fresh` on may have parts that were not in the last mixture.
     """
-    scores, mixture, rest, used, is_used = parts.scores, parts.mixture, parts.rest, parts.used, parts.is_used
-    many = 0
-    while used[many] >= 0:
-        mixture[used[many]] = 0.0
-        many += 1
-    for t in range(fresh, count):
-        for i in range(slots):
-            part = active.vertices[t, i]
-            if part >= 0 and not is_used[part]:
-                is_used[part] = True
-                used[many] = part
-                many += 1
+    scores, mixture, rest, used = parts.scores, parts.mixture, parts.rest, parts.used
+    _list(parts, slots, active, count, fresh)
+    sparse = _SPARSE * used[-1] < len(mixture)
+    if sparse:
+        for k in range(used[-1]):
+            mixture[used[k]] = 0.0
+    else:
+        for part in range(len(mixture)):
+            mixture[part] = 0.0
     for t in range(count):
         weight = active.weights[t]
         for i in range(slots):
             part = active.vertices[t, i]
             if part >= 0:
                 mixture[part] += weight
-    k = 0
-    for j in range(many):
+    if sparse:
+        for k in range(used[-1]):
+            rest[used[k]] = scores[used[k]] - mixture[used[k]]
+        in_use(parts)
+    else:
+        for part in range(len(mixture)):
+            rest[part] = scores[part] - mixture[part]
+
+
+@inner
+def _list(parts, slots, active, count, fresh):
+    """Lists the parts of the vertices from `fresh` on."""
+    used, is_used = parts.used, parts.is_used
+    for t in range(fresh, count):
+        for i in range(slots):
+            part = active.vertices[t, i]
+            if part >= 0 and not is_used[part]:
+                is_used[part] = True
+                used[used[-1]] = part
+                used[-1] += 1
+
+
+@inner
+def in_use(parts):
+    """How many parts are in the mixture; only these stay listed."""
+    used, k = parts.used, 0
+    for j in range(used[-1]):
         part = used[j]
-        rest[part] = scores[part] - mixture[part]
-        if mixture[part] > 0.0:
+        if parts.mixture[part] > 0.0:
             used[k] = part
             k += 1
         else:
-            is_used[part] = False
-    used[k] = -1
+            parts.is_used[part] = False
+    used[-1] = k
     return k
 
 
 @inner
-def write_mixture(parts, used, point):
-    """Writes the mixture, whose first `used` parts are listed, and zeros elsewhere."""
+def write_mixture(parts, point):
     flat = point.reshape(-1)
     for part in range(len(flat)):
-        flat[part] = 0.0
-    for k in range(used):
-        flat[parts.used[k]] = parts.mixture[parts.used[k]]
+        flat[part] = parts.mixture[part]
 
 
 @inner

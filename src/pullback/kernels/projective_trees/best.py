@@ -3,7 +3,7 @@
 Half trees over equally many words do not depend on each other, so a vector register holds those that start at
 neighboring words.  For that, charts are kept by width: what spans the words i, …, i + w is at [w, i], and
 
-    pair[i]     = max_k  right[k, i] + left[w − 1 − k, i + k + 1]
+    pair[w, i]  = max_k  right[k, i] + left[w − 1 − k, i + k + 1]
     right[w, i] = max_k  arc_right[k + 1, i] + right[w − 1 − k, i + k + 1]
     left[w, i]  = max_k  left[k, i] + arc_left[w − k, i + k]            0 ≤ k < w
 
@@ -61,7 +61,7 @@ def _best_sums(typing, out, o, a, i, b, j, row, count):
 
 @inner
 def best_charts(size):
-    """Room for right, left, arc_right and arc_left over `size` nodes, and for the pairs of one width."""
+    """Room for right, left, arc_right, arc_left and pair over `size` nodes."""
     return np.empty((5, size * (size + TOGETHER)))
 
 
@@ -76,10 +76,10 @@ def inside_best(weight, n, single_root, charts):
         at, below = width * row, (width - 1) * row  # where this width begins, and the one before
         starts = n + 1 - width
         for i in range(0, starts, TOGETHER):
-            _best_sums(pair, i, right, i, left, below + i + 1, row, width)
+            _best_sums(pair, at + i, right, i, left, below + i + 1, row, width)
         for i in range(starts):
-            arc_right[at + i] = weight[i, i + width] + pair[i]
-            arc_left[at + i] = weight[i + width, i] + pair[i]
+            arc_right[at + i] = weight[i, i + width] + pair[at + i]
+            arc_left[at + i] = weight[i + width, i] + pair[at + i]
         for i in range(0, starts, TOGETHER):
             _best_sums(right, at + i, arc_right, row + i, right, below + i + 1, row, width)
             _best_sums(left, at + i, left, i, arc_left, at + i, row, width)
@@ -89,20 +89,18 @@ def inside_best(weight, n, single_root, charts):
 
 
 @inner
-def _first_best(a, i, b, j, row, count):
-    """The first k where the sum of `_best_sums` is largest."""
-    best, largest = 0, a[i] + b[j]
-    for k in range(1, count):
-        total = a[i + k * row] + b[j - k * (row - 1)]
-        if total > largest:
-            best, largest = k, total
-    return best
+def _first_best(a, i, b, j, row, best):
+    """The first k where the sum of `_best_sums` is `best`, which the same sum was found to be."""
+    k = 0
+    while a[i + k * row] + b[j - k * (row - 1)] != best:
+        k += 1
+    return k
 
 
 @inner
 def read_best(size, n, charts, stack, heads):
     """Writes the head of every word 1..n; `stack` holds the (head, end) of the half trees still to be opened."""
-    right, left, arc_right, arc_left = charts[0], charts[1], charts[2], charts[3]
+    right, left, arc_right, arc_left, pair = charts[0], charts[1], charts[2], charts[3], charts[4]
     row = size + TOGETHER
     stack[0, 0], stack[0, 1] = 0, n
     top = 1
@@ -112,13 +110,14 @@ def read_best(size, n, charts, stack, heads):
         width = abs(end - head)
         if width == 0:
             continue
+        at, below = width * row, (width - 1) * row
         if head < end:
-            m = head + 1 + _first_best(arc_right, row + head, right, (width - 1) * row + head + 1, row, width)
+            m = head + 1 + _first_best(arc_right, row + head, right, below + head + 1, row, right[at + head])
         else:
-            m = end + _first_best(left, end, arc_left, width * row + end, row, width)
+            m = end + _first_best(left, end, arc_left, at + end, row, left[at + end])
         heads[m] = head
         i, j = min(head, m), max(head, m)
-        k = i + _first_best(right, i, left, (j - i - 1) * row + i + 1, row, j - i)
+        k = i + _first_best(right, i, left, (j - i - 1) * row + i + 1, row, pair[(j - i) * row + i])
         stack[top, 0], stack[top, 1] = m, end
         stack[top + 1, 0], stack[top + 1, 1] = i, k
         stack[top + 2, 0], stack[top + 2, 1] = j, k + 1
