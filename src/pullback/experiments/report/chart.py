@@ -128,15 +128,20 @@ def _line(one: Series, across: Axis, up: Axis) -> list[str]:
 
 
 def _dot(x: float, y: float, color: int | None, title: str = "", radius: int = 3) -> str:
+    """A circle, and a square from the third round of colors on."""
     shown = f"<title>{escape(title)}</title>" if title else ""
-    return f'<circle class="dot {_color(color)}" cx="{x}" cy="{y}" r="{radius}">{shown}</circle>'
+    kind = f'class="dot {_color(color)}"'
+    if (color or 0) < 2 * COLORS:
+        return f'<circle {kind} cx="{x}" cy="{y}" r="{radius}">{shown}</circle>'
+    corner, side = f'x="{round(x - radius, 1)}" y="{round(y - radius, 1)}"', 2 * radius
+    return f'<rect {kind} {corner} width="{side}" height="{side}">{shown}</rect>'
 
 
 def _color(number: int | None) -> str:
-    """Classes that the page gives a color; dashes tell the second round of colors from the first."""
+    """Classes that the page gives a color and, in later rounds of the colors, other dashes and dots."""
     if number is None:
         return "ref"
-    return f"c{number % COLORS}" + (" dashed" if number >= COLORS else "")
+    return f"c{number % COLORS}" + (f" again{number // COLORS}" if number >= COLORS else "")
 
 
 def points(
