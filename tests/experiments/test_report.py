@@ -395,6 +395,8 @@ def test_axes_have_round_ticks_and_room_for_all_values():
     logarithmic = chart.axis([0.1, 100.0], 0, 200, log=True)
     assert [round(tick, 6) for tick in logarithmic.ticks] == [0.1, 1, 10, 100]
     assert 0 < logarithmic(0.1) < logarithmic(1) < logarithmic(100) < 200
+    shown = [chart._number(tick) for tick in (0.0, 1.5e-5, 1e-4, 1e-3, 0.25, 3000.0)]
+    assert shown == ["0", "1.5e-5", "1e-4", "0.001", "0.25", "3000"]
     for values in ([5.0], [0.0, 0.0], [float("nan"), 1.0], []):
         assert chart.axis(values, 0, 100).ticks and chart.axis(values, 0, 100, log=True).ticks
     for values in ([1.0, 2.0], [13.0, 41.0], [0.001, 5.0]):

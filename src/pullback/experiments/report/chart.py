@@ -4,12 +4,12 @@ Drawn at the width of a phone, so that texts can be read there; a wide page has 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-WIDTH, HEIGHT = 430, 290
-LEFT, RIGHT, TOP, BOTTOM = 52, 146, 14, 44
+WIDTH, HEIGHT = 444, 290
+LEFT, RIGHT, TOP, BOTTOM = 58, 154, 14, 44
 LINE = 15  # the height of a label
 LETTER = 7  # the width of a letter, rather too wide than too narrow
 SLOT = 36  # the width of a place beside the axis; names of neighbors stand at different heights
@@ -214,15 +214,14 @@ def _short(name: str) -> str:
 
 
 def _framed(title: str, across: Axis, up: Axis, x_label: str, y_label: str, shapes: Sequence[str]) -> str:
-    number: Callable[[float], str] = lambda value: f"{value:.4g}"
     grid = []
     for tick in up.ticks:
         grid.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(tick)}" y2="{up(tick)}"/>')
-        grid.append(f'<text class="tick" x="{LEFT - 6}" y="{up(tick) + 4}" text-anchor="end">{number(tick)}</text>')
+        grid.append(f'<text class="tick" x="{LEFT - 6}" y="{up(tick) + 4}" text-anchor="end">{_number(tick)}</text>')
     for tick in across.ticks:
         at = across(tick)
         grid.append(
-            f'<text class="tick" x="{at}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{number(tick)}</text>'
+            f'<text class="tick" x="{at}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{_number(tick)}</text>'
         )
     middle, center = (across.begin + across.end) / 2, (TOP + HEIGHT - BOTTOM) / 2
     grid.append(f'<text class="label" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
@@ -234,3 +233,10 @@ def _framed(title: str, across: Axis, up: Axis, x_label: str, y_label: str, shap
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>{''.join(grid)}{''.join(shapes)}</svg>"
     )
+
+
+def _number(value: float) -> str:
+    """A number at an axis; 1e-4 is shorter than 0.0001."""
+    if value == 0 or abs(value) >= 1e-3:
+        return f"{value:.4g}"
+    return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
