@@ -40,8 +40,8 @@ def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
         f"<header><h1>Training through latent structures</h1><p>{_ABOUT}</p>{_overview(found)}",
         f'<p class="note">{done} finished runs of {len(results)}, with pullback {" and ".join(versions)}.  Numbers are '
         "those of the test data after the last step, medians over seeds ± standard error; each leads to its settings "
-        "and to the command that repeats it.  = counts estimators that a paired test does not tell from the best.  "
-        "Evaluations are those of the downstream loss in a training step.</p>",
+        "and to the command that repeats it.  = counts estimators with the same median, or that a paired test "
+        "does not tell from the best.  Evaluations are those of the downstream loss in a training step.</p>",
         "</header>",
         *(_section(section, i, pictures[i]) for i, section in enumerate(found)),
     ]
