@@ -10,7 +10,9 @@ from rich.table import Table
 import pullback as pb
 from pullback.experiments.estimators import options_of
 from pullback.experiments.records import Result
-from pullback.experiments.report.summary import Row, Section, sections
+from pullback.experiments.report.conclusion import conclusion
+from pullback.experiments.report.section import Row, Section
+from pullback.experiments.report.summary import sections
 from pullback.experiments.run import Run, flag
 from pullback.experiments.tasks import SETUPS
 
@@ -20,7 +22,7 @@ def say_sections(results: Sequence[Result], console: Console) -> None:
     for section in sections(results):
         if section.rows:
             console.print(_terminal_table(section))
-        console.print(section.conclusion, highlight=False)
+        console.print(conclusion(section), highlight=False)
         if section.unfinished:
             count = len(section.unfinished)
             are = "1 run is" if count == 1 else f"{count} runs are"

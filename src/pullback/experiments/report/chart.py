@@ -4,12 +4,12 @@ Drawn at the width of a phone, so that texts can be read there; a wide page has 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-WIDTH, HEIGHT = 430, 290
-LEFT, RIGHT, TOP, BOTTOM = 52, 146, 14, 44
+WIDTH, HEIGHT = 444, 290
+LEFT, RIGHT, TOP, BOTTOM = 58, 154, 14, 44
 LINE = 15  # the height of a label
 LETTER = 7  # the width of a letter, rather too wide than too narrow
 SLOT = 36  # the width of a place beside the axis; names of neighbors stand at different heights
@@ -128,15 +128,20 @@ def _line(one: Series, across: Axis, up: Axis) -> list[str]:
 
 
 def _dot(x: float, y: float, color: int | None, title: str = "", radius: int = 3) -> str:
+    """A circle, and a square from the third round of colors on."""
     shown = f"<title>{escape(title)}</title>" if title else ""
-    return f'<circle class="dot {_color(color)}" cx="{x}" cy="{y}" r="{radius}">{shown}</circle>'
+    kind = f'class="dot {_color(color)}"'
+    if (color or 0) < 2 * COLORS:
+        return f'<circle {kind} cx="{x}" cy="{y}" r="{radius}">{shown}</circle>'
+    corner, side = f'x="{round(x - radius, 1)}" y="{round(y - radius, 1)}"', 2 * radius
+    return f'<rect {kind} {corner} width="{side}" height="{side}">{shown}</rect>'
 
 
 def _color(number: int | None) -> str:
-    """Classes that the page gives a color; dashes tell the second round of colors from the first."""
+    """Classes that the page gives a color and, in later rounds of the colors, other dashes and dots."""
     if number is None:
         return "ref"
-    return f"c{number % COLORS}" + (" dashed" if number >= COLORS else "")
+    return f"c{number % COLORS}" + (f" again{number // COLORS}" if number >= COLORS else "")
 
 
 def points(
@@ -209,15 +214,14 @@ def _short(name: str) -> str:
 
 
 def _framed(title: str, across: Axis, up: Axis, x_label: str, y_label: str, shapes: Sequence[str]) -> str:
-    number: Callable[[float], str] = lambda value: f"{value:.4g}"
     grid = []
     for tick in up.ticks:
         grid.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(tick)}" y2="{up(tick)}"/>')
-        grid.append(f'<text class="tick" x="{LEFT - 6}" y="{up(tick) + 4}" text-anchor="end">{number(tick)}</text>')
+        grid.append(f'<text class="tick" x="{LEFT - 6}" y="{up(tick) + 4}" text-anchor="end">{_number(tick)}</text>')
     for tick in across.ticks:
         at = across(tick)
         grid.append(
-            f'<text class="tick" x="{at}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{number(tick)}</text>'
+            f'<text class="tick" x="{at}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{_number(tick)}</text>'
         )
     middle, center = (across.begin + across.end) / 2, (TOP + HEIGHT - BOTTOM) / 2
     grid.append(f'<text class="label" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
@@ -229,3 +233,10 @@ def _framed(title: str, across: Axis, up: Axis, x_label: str, y_label: str, shap
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>{''.join(grid)}{''.join(shapes)}</svg>"
     )
+
+
+def _number(value: float) -> str:
+    """A number at an axis; 1e-4 is shorter than 0.0001."""
+    if value == 0 or abs(value) >= 1e-3:
+        return f"{value:.4g}"
+    return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")

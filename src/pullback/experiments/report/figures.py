@@ -7,16 +7,20 @@ from statistics import median
 from pullback.experiments.records import Record
 from pullback.experiments.report import chart
 from pullback.experiments.report.chart import Series
-from pullback.experiments.report.summary import Row, Section
+from pullback.experiments.report.conclusion import words
+from pullback.experiments.report.section import Row, Section
 
 MOST_CURVES = 8
+MOST_BANDS = 3  # of the best, beside those of yardsticks: more hide one another
 YARDSTICKS = ("gold", "frozen")  # that are drawn as well
 DIAGNOSTICS = {
-    "gradient": "mean norm of the gradient of the scores",
-    "zero_gradient": "share of examples without a gradient",
-    "entropy": "entropy of the structures, in nats",
-    "elsewhere": "share of pulled-back labels that are another structure",
+    "gradient": ("norm of the gradient", "mean norm of the gradient of the scores"),
+    "zero_gradient": ("without a gradient", "share of examples without a gradient"),
+    "entropy": ("entropy, nats", "entropy of the structures, in nats"),
+    "elsewhere": ("labels moved", "share of pulled-back labels that round to another structure"),
 }
+"""What is drawn of a record: the label of its axis, and its caption."""
+
 LOGARITHMIC = ("gradient",)
 
 Figure = tuple[str, str]
@@ -43,20 +47,23 @@ def _colors(section: Section) -> dict[str, int | None]:
 
 def _leading(section: Section) -> list[Row]:
     """The best few estimators, which are the ones a figure has room for."""
-    return section.ranked()[:MOST_CURVES]
+    return section.ranked[:MOST_CURVES]
 
 
 def _curves(section: Section) -> list[Figure]:
     measure, colors, scale = section.task.measure, _colors(section), _scale(section)
     told = [row for row in section.chosen() if row.run.estimator in YARDSTICKS]
+    leading = _leading(section)
     series = []
-    for row in [*told, *_leading(section)]:
+    for row in [*told, *leading]:
         line, band = _history(row, lambda record: record["validation"].get(measure), scale)
         if line:
-            series.append(Series(row.run.estimator, line, colors[row.run.estimator], band))
+            has_band = row not in leading[MOST_BANDS:]
+            series.append(Series(row.run.estimator, line, colors[row.run.estimator], band if has_band else ()))
     if not series or max(len(one.points) for one in series) < 2:
         return []
-    caption = "While training, on validation data: median over seeds, and the range of all seeds."
+    caption = "While training, on validation data: median over seeds"
+    caption += f", and the range of all seeds for the best {MOST_BANDS} and for yardsticks."
     return [(caption, chart.lines(f"Learning curves of {section.title}", series, "step", _unit(section)))]
 
 
@@ -77,7 +84,7 @@ def _history(
 
 def _costs(section: Section) -> list[Figure]:
     measure, colors, scale = section.task.measure, _colors(section), _scale(section)
-    rows = section.ranked()
+    rows = section.ranked
     if len(rows) < 2:
         return []
     drawn = []
@@ -122,13 +129,13 @@ def _sensitivity(section: Section) -> list[Figure]:
 def _spread(section: Section, rows: list[Row]) -> tuple[float, float, float]:
     """Median, least and most over seeds of the row that is best on validation data."""
     measure, scale = section.task.measure, _scale(section)
-    row = section.best(measure, rows, "validation") or rows[0]
-    values = [scale * value for value in row.values(measure).values()]
+    values = [scale * value for value in section.choose(rows).values(measure).values()]
     return median(values), min(values), max(values)
 
 
 def _diagnostic(section: Section, name: str) -> list[Figure]:
-    colors, what, log = _colors(section), DIAGNOSTICS[name], name in LOGARITHMIC
+    colors, log = _colors(section), name in LOGARITHMIC
+    label, what = DIAGNOSTICS[name]
     series = []
     for row in _leading(section):
         line, _ = _history(row, lambda record: record.get("gradient", {}).get(name))
@@ -137,7 +144,6 @@ def _diagnostic(section: Section, name: str) -> list[Figure]:
             series.append(Series(row.run.estimator, line, colors[row.run.estimator]))
     if not series or all(y == 0 for one in series for _, y in one.points):
         return []
-    label = name.replace("_", " ")
     return [(f"On a batch of training data: {what}.", chart.lines(what, series, "step", label, log_y=log))]
 
 
@@ -147,4 +153,4 @@ def _scale(section: Section) -> float:
 
 def _unit(section: Section) -> str:
     measure = section.task.measure
-    return measure.replace("_", " ") + (", %" if measure in section.task.percent else "")
+    return words(measure) + (", %" if measure in section.task.percent else "")

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pullback.experiments.records import Result
-from pullback.experiments.report.summary import Row, Section, sections
+from pullback.experiments.report.conclusion import conclusion, constants, words
+from pullback.experiments.report.section import Row, Section
+from pullback.experiments.report.summary import sections
 
 
 def write(results: Sequence[Result], path: Path) -> None:
@@ -19,11 +21,12 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def _section(section: Section) -> str:
-    measures = [measure.replace("_", " ") for measure in section.measures]
+    measures = [words(measure) for measure in section.measures]
     header = ["estimator", *measures, "evaluations", "seconds", "seeds"]
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *(_line(section, row) for row in section.rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"### {section.title}\n\n{section.task.summary}  {section.conclusion}\n\n{table}\n"
+    below = f"\n{constants(section)}\n" if section.constants else ""
+    return f"### {section.title}\n\n{section.task.summary}  {conclusion(section)}\n\n{table}\n{below}"
 
 
 def _line(section: Section, row: Row) -> list[str]:

@@ -2,17 +2,26 @@
 
 from collections.abc import Sequence
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pullback as pb
 from pullback.experiments.records import Result
+from pullback.experiments.report.conclusion import conclusion, constants, words
 from pullback.experiments.report.figures import figures
-from pullback.experiments.report.summary import Row, Section, sections
+from pullback.experiments.report.section import FEWEST, Row, Section
+from pullback.experiments.report.summary import sections, settings_of_row
 from pullback.experiments.task import Picture
 
 _STYLE = (Path(__file__).parent / "page.css").read_text("utf-8")
-ROOM_FOR_PICTURES = 2_000_000  # letters: the page stays below three megabytes
+ROOM_FOR_PICTURES = 2_000_000  # bytes: the page stays below three megabytes
+BEST, WORST = 3, 2  # estimators with pictures, beside gold and frozen
+_ABOUT = (
+    "Estimators of the gradient through a discrete latent structure, such as a tree, a matching or an alignment, "
+    "compared by how good the models are that they train; beside them models that are told the true structure, and "
+    "models whose encoder is left untrained."
+)
 
 
 def write(results: Sequence[Result], complaints: Sequence[str], path: Path) -> None:
@@ -24,17 +33,17 @@ def write(results: Sequence[Result], complaints: Sequence[str], path: Path) -> N
 def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
     """The page."""
     found = sections(results)
-    room = ROOM_FOR_PICTURES // max(len(found), 1)
+    pictures = _pictures_by_turns(found)
     done = sum(len(row.results) for section in found for row in section.rows)
     versions = sorted({result.version for result in results}) or [pb.__version__]
-    contents = "".join(f'<li><a href="#s{i}">{escape(one.title)}</a></li>' for i, one in enumerate(found))
     body = [
-        "<header><h1>Training through latent structures</h1>",
-        f"<p>{done} finished runs of {len(results)}, with pullback {' and '.join(versions)}.  Numbers are those of the "
-        "test data after the last step, medians over seeds ± standard error; each measure leads to its settings "
-        "and to the command that repeats it.  Evaluations are those of the downstream loss in a training step.</p>",
-        f"<nav><ul>{contents}</ul></nav></header>",
-        *(_section(section, i, room) for i, section in enumerate(found)),
+        f"<header><h1>Training through latent structures</h1><p>{_ABOUT}</p>{_overview(found)}",
+        f'<p class="note">{done} finished runs of {len(results)}, with pullback {" and ".join(versions)}.  Numbers are '
+        "those of the test data after the last step, medians over seeds ± standard error; each leads to its settings "
+        "and to the command that repeats it.  = counts estimators with the same median, or that a paired test "
+        "does not tell from the best.  Evaluations are those of the downstream loss in a training step.</p>",
+        "</header>",
+        *(_section(section, i, pictures[i]) for i, section in enumerate(found)),
     ]
     if complaints:
         items = "".join(f"<li>{escape(complaint)}</li>" for complaint in complaints)
@@ -47,14 +56,51 @@ def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
     )
 
 
-def _section(section: Section, number: int, room: int) -> str:
+# ---- the overview
+
+
+def _overview(found: Sequence[Section]) -> str:
+    """A line for each section: the best estimator between the true structure and none."""
+    header = ("task", "best estimator", "its value", "true structure", "untrained (frozen)", "seeds")
+    lines = "".join(_overview_line(section, i) for i, section in enumerate(found))
+    return (
+        f'<nav class="scroll"><table class="overview"><thead><tr>{"".join(f"<th>{one}</th>" for one in header)}</tr>'
+        f"</thead><tbody>{lines}</tbody></table></nav>"
+    )
+
+
+def _overview_line(section: Section, number: int) -> str:
+    measure, best = section.task.measure, next(iter(section.compared), None)
+    name = escape(best.label) if best else ""
+    if len(section.leading) > 1:
+        name += f'<span class="tie" title="not told apart"> = {len(section.leading) - 1} more</span>'
+    cells = [name]
+    for row in (best, section.yardstick("gold"), section.yardstick("frozen")):
+        value = row.middle(measure) if row else None
+        shown = None if value is None else section.show(measure, value) + section.unit(measure)
+        cells.append(_link(row, shown) if row and shown else "")
+    counted = best or next(iter(section.rows), None)
+    cells.append(_link(counted, counted.seeds) if counted else "")
+    title = f'<a href="#s{number}">{escape(section.title)}</a> <span class="error">{escape(words(measure))}</span>'
+    return f'<tr><th scope="row">{title}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+def _link(row: Row, text: str) -> str:
+    """A number that leads to its settings and commands."""
+    return f'<a href="#{escape(row.name)}">{text}</a>'
+
+
+# ---- a section
+
+
+def _section(section: Section, number: int, pictures: Sequence[str]) -> str:
     parts = [
         f'<section id="s{number}"><h2>{escape(section.title)}</h2>',
         f"<p>{escape(section.task.summary)}</p>",
-        f'<p class="conclusion">{escape(section.conclusion)}</p>',
+        f'<p class="conclusion">{escape(conclusion(section))}</p>',
         _table(section),
         figures(section),
-        _pictures(section, room),
+        _pictures(section, pictures),
         _details(section),
         _unfinished(section),
         "</section>",
@@ -62,33 +108,43 @@ def _section(section: Section, number: int, room: int) -> str:
     return "".join(parts)
 
 
-# ---- the table
-
-
 def _table(section: Section) -> str:
     if not section.rows:
         return ""
-    header = "".join(f"<th>{escape(measure.replace('_', ' '))}</th>" for measure in section.measures)
+    header = "".join(f"<th>{escape(words(measure))}</th>" for measure in section.measures)
     lines = []
     for row in section.rows:
-        cells = "".join(_cell(section, row, measure) for measure in section.measures)
+        cells = [_cell(section, row, measure) for measure in section.measures]
+        cells += [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", row.seeds]
         kind = ' class="yardstick"' if section.is_yardstick(row) else ""
-        cost = f"<td>{row.cost('decodings'):.1f}</td><td>{row.cost('seconds'):.1f}</td><td>{row.seeds}</td>"
-        lines.append(f'<tr{kind}><th scope="row">{escape(row.label)}</th>{cells}{cost}</tr>')
+        numbers = "".join(f"<td>{_link(row, cell) if cell else ''}</td>" for cell in cells)
+        lines.append(f'<tr{kind}><th scope="row">{escape(row.label)}</th>{numbers}</tr>')
     return (
         f'<div class="scroll"><table><thead><tr><th>estimator</th>{header}<th>evaluations a step</th><th>seconds</th>'
         f"<th>seeds</th></tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-        '<p class="note">Medians over seeds, ± standard errors of the mean.  Best in bold; = where a paired t-test '
-        "over three seeds or more does not tell a row from it at 5 %; a row with a seed that failed, or with fewer "
-        "seeds than others, cannot be best.  Rows in gray are yardsticks: they were told the structure, or did not "
-        "learn it.</p>"
+        f'<p class="note">{escape(constants(section))}  {_marks(section)}</p>'
+    )
+
+
+def _marks(section: Section) -> str:
+    """What the marks in the table mean, those that it may have."""
+    if not section.compared:
+        return "Medians over seeds, ± standard errors of the mean."
+    if len(section.compared[0].results) < FEWEST:
+        test = "too few seeds for a test"
+    else:
+        test = "= where a paired t-test does not tell a row from it at 5 %"
+    return (
+        f"Medians over seeds, ± standard errors of the mean.  Best in bold; {test}.  Compared is one row for each "
+        "estimator, with settings chosen on validation data; a row with a seed that failed, or with fewer seeds than "
+        "others, is not.  Rows in gray are yardsticks: they were told the structure, or did not learn it."
     )
 
 
 def _cell(section: Section, row: Row, measure: str) -> str:
     cell = section.cell(row, measure)
     if cell is None:
-        return "<td></td>"
+        return ""
     text = cell.value
     if cell.error:
         text += f'<span class="error"> ±{cell.error}</span>'
@@ -96,37 +152,52 @@ def _cell(section: Section, row: Row, measure: str) -> str:
         text = f"<b>{text}</b>"
     elif cell.is_tied:
         text += '<span class="tie" title="not told apart from the best"> =</span>'
-    return f'<td><a href="#{escape(row.name)}">{text}</a></td>'
+    return text
 
 
 # ---- pictures and details
 
 
-def _pictures(section: Section, most: int) -> str:
-    """What each estimator has learned in the run with the median result, the best first, in at most `most` letters."""
-    shown: list[str] = []
-    left_out = 0
-    for row in _by_rank(section):
-        seed, pictures = _typical(section, row)
-        text = "".join(
-            f"<figure>{picture.svg}<figcaption>{escape(picture.title)}</figcaption></figure>" for picture in pictures
-        )
-        left_out += len(text) > most
-        if pictures and len(text) <= most:
-            most -= len(text)
-            is_open = "" if shown else " open"
-            shown.append(
-                f"<details{is_open}><summary>{escape(row.label)}, seed {seed}</summary>"
-                f'<div class="pictures">{text}</div></details>'
-            )
-    if left_out:
-        shown.append(f'<p class="note">Pictures of {left_out} more are left out, to keep the page small.</p>')
-    return f"<h3>What was learned</h3>{''.join(shown)}" if shown else ""
+def _pictures_by_turns(found: Sequence[Section]) -> list[list[str]]:
+    """What was learned, for each section: the first row of every section, then the second …, while there is room."""
+    room = ROOM_FOR_PICTURES
+    shown: list[list[str]] = [[] for _ in found]
+    for turn in zip_longest(*map(_pictured, found)):
+        for section, row, mine in zip(found, turn, shown):
+            text = "" if row is None else _pictures_of(section, row, is_open=not mine)
+            size = len(text.encode())
+            if text and size <= room:
+                room -= size
+                mine.append(text)
+    return shown
 
 
-def _by_rank(section: Section) -> list[Row]:
-    """Estimators from best to worst, then yardsticks."""
-    return [*section.ranked(), *(row for row in section.chosen() if section.is_yardstick(row))]
+def _pictured(section: Section) -> list[Row]:
+    """The rows with pictures: the best, the worst, and the yardsticks around them."""
+    rows = section.compared or section.ranked
+    told = [row for row in map(section.yardstick, ("gold", "frozen")) if row is not None]
+    return [*rows[:BEST], *rows[BEST:][-WORST:], *told]
+
+
+def _pictures_of(section: Section, row: Row, is_open: bool) -> str:
+    """What the row has learned in the run with the median result."""
+    seed, pictures = _typical(section, row)
+    if not pictures:
+        return ""
+    text = "".join(f"<figure>{one.svg}<figcaption>{escape(one.title)}</figcaption></figure>" for one in pictures)
+    return (
+        f"<details{' open' if is_open else ''}><summary>{escape(row.label)}, seed {seed}</summary>"
+        f'<div class="pictures">{text}</div></details>'
+    )
+
+
+def _pictures(section: Section, shown: Sequence[str]) -> str:
+    if not shown:
+        return ""
+    left_out = len(section.chosen()) - len(shown)
+    note = f"Pictures of {left_out} more rows are left out, to keep the page small; these are the best, the worst and "
+    note = f'<p class="note">{note}yardsticks.</p>' if left_out else ""
+    return f"<h3>What was learned</h3>{''.join(shown)}{note}"
 
 
 def _typical(section: Section, row: Row) -> tuple[int, list[Picture]]:
@@ -141,16 +212,16 @@ def _details(section: Section) -> str:
     """Settings, commands and the numbers of each seed: what all runs have in common once, the rest with each row."""
     if not section.rows:
         return ""
-    settings = {row.name: _settings(row) for row in section.rows}
+    settings = {row.name: settings_of_row(row.run) for row in section.rows}
     every = list(settings.values())
     common = {name: value for name, value in every[0].items() if all(one[name] == value for one in every)}
-    shown = [f"<p>In common: {escape(_listed(common))}.</p>"]
+    shown = [f"<p>In common: {escape(_settings_in_words(common))}.</p>"]
     for row in section.rows:
         own = {name: value for name, value in settings[row.name].items() if name not in common}
-        about = [_listed(own)] if own else []
+        about = [_settings_in_words(own)] if own else []
         if not section.is_yardstick(row):
             options = row.run.every_option()
-            about += [f"options of {row.run.estimator}: {_listed(options)}"] if options else []
+            about += [f"options of {row.run.estimator}: {_settings_in_words(options)}"] if options else []
         seeds = "".join(
             f"<li>seed {result.run.seed}: {escape(_numbers(section, result))}"
             f"<code>{escape(row.command(result.run.seed))}</code></li>"
@@ -163,24 +234,18 @@ def _details(section: Section) -> str:
     return f"<h3>Settings and commands</h3>{''.join(shown)}"
 
 
-def _settings(row: Row) -> dict[str, Any]:
-    """What decides the row, but its estimator and seed."""
-    return {name: value for name, value in row.run.settings().items() if name not in ("seed", "estimator")}
-
-
-def _listed(settings: dict[str, Any]) -> str:
+def _settings_in_words(settings: dict[str, Any]) -> str:
     """Names and values; those that say nothing, or that cannot be typed, are left out."""
     shown = []
     for name, value in settings.items():
         if isinstance(value, bool | int | float) or (isinstance(value, str) and value):
-            words = name.replace("_", " ")
-            shown.append(f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}")
+            shown.append(f"{words(name)} {value:g}" if isinstance(value, float) else f"{words(name)} {value}")
     return ", ".join(shown)
 
 
 def _numbers(section: Section, result: Result) -> str:
     measures = result.records[-1]["test"]
-    return ", ".join(f"{name.replace('_', ' ')} {section.show(name, value)}" for name, value in measures.items())
+    return ", ".join(f"{words(name)} {section.show(name, value)}" for name, value in measures.items())
 
 
 def _unfinished(section: Section) -> str:
