@@ -399,3 +399,11 @@ def test_supports_under_vmap_are_refused_since_their_sizes_differ(structure):
     for name in ("support", "solve"):
         with pytest.raises(RuntimeError, match=rf"\.{name} gives a different number of vertices for each example"):
             torch.func.vmap(getattr(structure, name))(scores)
+
+
+@pytest.mark.parametrize("structure", [CATEGORICAL, BINARY, SUBSET, TREE], ids=lambda s: type(s).__name__)
+def test_vertices_of_another_batch_have_no_probability(structure):
+    event = (3,) * structure.event_dims
+    with pytest.raises(ValueError, match=r"z has shape \(5, .* and scores \(2, .*; expected z for each example"):
+        structure.log_prob(torch.zeros(2, *event), torch.zeros(5, *event))
+    assert structure.log_prob(torch.zeros(1, *event), torch.zeros(5, *event)).shape == (5,)

@@ -31,7 +31,8 @@ class GradientRow:
 
     cosine: of the mean gradient with the exact one; 1 is the right direction.
     bias: ‖mean − exact‖ / ‖exact‖;  scale: how long the mean is along the exact one, 1 if as long.
-    variance: E ‖gradient − mean‖² / ‖exact‖² over the draws; 0 if the estimator is deterministic.
+    variance: E ‖gradient − mean‖² / ‖exact‖² over the draws; 0 if the estimator is deterministic.  The mean is that of
+    the draws: noise alone gives a bias of √(variance / draws), and takes the cosine down.
     zeros: the share of examples and draws with no gradient at all.
     evaluations, solver_calls: of the downstream loss and of the structure, in a training step;  seconds: that it takes.
     draws: how often it was run; two are enough to see that an estimator is deterministic.

@@ -66,6 +66,12 @@ class LogLinear(Structure):
             raise ValueError(
                 f"{type(self).__name__}: z has shape {tuple(z.shape)}; expected (..., {str(tuple(event))[1:]}."
             )
+        sizes = zip(reversed(z.shape), reversed(scores.shape))
+        if any(1 != ours != theirs != 1 for ours, theirs in sizes):
+            raise ValueError(
+                f"{type(self).__name__}: z has shape {tuple(z.shape)} and scores {tuple(scores.shape)}; expected z for "
+                "each example of the scores, or several, in further dimensions before those of the batch."
+            )
         scores = self.restrict(scores)
         exact = self._without_offset(scores.double())
         value = self.inner(exact, z) - self.log_partition(exact)

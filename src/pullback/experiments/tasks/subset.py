@@ -63,7 +63,7 @@ def distances(z: Tensor, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SubsetToy(Task):
-    """The k items of n nearest to a target: gradients, bias and variance are known exactly.
+    """The k items of n nearest to a target: the best subset and the exact gradient are known.
 
     Attributes:
         n: how many items there are.
