@@ -21,7 +21,8 @@ from pullback.experiments.run import Run
 from pullback.experiments.sweep import Engine, cells, parse_assignment, split_rows, sweep
 from pullback.experiments.task import Informed, Task, batch_of
 from pullback.experiments.tasks import TASKS
-from pullback.experiments.training import Diverged, Together, train
+from pullback.experiments.training import Diverged, train
+from pullback.experiments.watcher import Together
 
 
 @dataclass(frozen=True)

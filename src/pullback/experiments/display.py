@@ -15,7 +15,7 @@ from torch import Tensor
 from pullback.experiments.records import Log, Record
 from pullback.experiments.run import Run
 from pullback.experiments.task import Task
-from pullback.experiments.training import Watcher
+from pullback.experiments.watcher import Watcher
 
 _SMOOTH = 0.95
 
