@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pullback as pb
-from pullback.experiments import arguments, cli, demo, records
+from pullback.experiments import arguments, cli, demo, records, sweep
 from pullback.experiments.cli import main
 from pullback.experiments.run import Run
 from pullback.experiments.sweep import cells, split_rows
@@ -187,26 +187,22 @@ def test_a_set_up_is_told_from_the_first_of_its_task(capsys, monkeypatch):
     assert "listops --steps 6000" in line and "--longest 50" in line and "the same" in line
 
 
+def test_a_sweep_whose_data_are_missing_says_so_before_workers_start(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "_engine", lambda engine: pytest.fail("workers were started"))
+    words = ["sweep", "parsing", "--data", str(tmp_path), "--estimators", "flat,chain", "--seeds", "2"]
+    assert f"{tmp_path}/ud_english_ewt" in fails(capsys, *words, "--out", str(tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()
+
+
 def test_what_keeps_many_runs_from_being_trained_is_said_once(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "500")
-    words = [
-        "sweep",
-        "parsing",
-        "--data",
-        str(tmp_path),
-        "--estimators",
-        "flat,chain",
-        "--seeds",
-        "2",
-        "--engine",
-        "here",
-    ]
+    monkeypatch.setattr(sweep, "train", lambda *given: 1 / 0)
+    words = ["sweep", "clusters", *QUICK, "--estimators", "ste,spigot", "--seeds", "2", "--engine", "here"]
     with pytest.raises(SystemExit) as end:
         main([*words, "--out", str(tmp_path / "runs")])
-    printed = capsys.readouterr()
-    assert end.value.code == 2 and not (tmp_path / "runs").exists()
-    (line,) = [line for line in printed.out.splitlines() if "not finished" in line]
-    assert "parsing-flat-s1-" in line and "and 3 more" in line and str(tmp_path) in line
+    assert end.value.code == 2
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "not finished" in line]
+    assert "clusters-ste-s1-" in line and "and 3 more: ZeroDivisionError: division by zero" in line
 
 
 def test_a_run_that_failed_does_not_count_as_done(tmp_path, capsys, monkeypatch):

@@ -141,6 +141,9 @@ def sweep(
         reason = Log(folder / run.key).failure
         if reason is not None:
             failures[run.key] = reason
+    if engine != "ray":  # whose machines may have files that this one has not
+        for task in dict.fromkeys(run.task for run in runs if is_open(run, folder)):
+            task.data()  # a file that is missing is a mistake at once, and not in every worker
     for attempt in range(TRIES):
         todo = [run for run in runs if is_open(run, folder) and run.key not in failures]
         if not todo:
