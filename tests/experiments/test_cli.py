@@ -13,7 +13,7 @@ import pullback as pb
 from pullback.experiments import arguments, cli, demo, records, sweep
 from pullback.experiments.cli import main
 from pullback.experiments.run import Run
-from pullback.experiments.sweep import cells, split_rows
+from pullback.experiments.sweep import cells, rows_of
 from pullback.experiments.training import train
 from small_runs import SETUPS, TASKS, clusters
 
@@ -37,7 +37,9 @@ def fails(capsys, *arguments):
         ("run", "run: which task?"),
         ("run clutsers", "task 'clutsers' is not known; did you mean 'clusters'?"),
         ("run clusters --estimator sparsmap", "did you mean 'sparsemap'?"),
-        ("run clusters --step 3", "--steps"),
+        ("run clusters --step 3", "run clusters: option '--step' is not known; did you mean '--steps'?"),
+        ("run polarity --dat=here", "run polarity: option '--dat' is not known; did you mean '--data'?"),
+        ("report --too here", "report: option '--too' is not known; did you mean '--to'?  There are: --to."),
         ("run clusters --steps many", "--steps is 'many'; expected an integer."),
         ("run clusters --steps", "Missing value for argument '--steps'"),
         ("run clusters --algorithm adan", "invalid choice 'adan'"),
@@ -56,7 +58,11 @@ def fails(capsys, *arguments):
         ("run clusters --learning-rate inf", "learning_rate is inf; expected a finite number > 0"),
         ("run clusters --noise=1 --estimator ste_marginals", "ste_marginals takes no noise of the run"),
         ("run clusters --noise -1 --estimator gold", "noise is -1.0; expected a finite number ≥ 0"),
-        ("run clusters --estimator reinforce --set samples=4 --set samples=2", "samples is given twice: 4 and 2"),
+        ("run clusters --estimator reinforce --set samples=4 --set samples=2", "samples is given twice"),
+        ("run clusters --estimator ste,spigot", "these are 2 runs; `pullback sweep` trains one model for each"),
+        ("run clusters --set steps=3", 'write "spigot(steps=…)" for the option, --steps for the setting'),
+        ("run clusters --estimator spigot(step_size=-1)", "spigot: step_size is -1; expected a finite number ≥ 0"),
+        ("run clusters --set learning_rate=-1", "learning_rate is -1.0; expected a finite number > 0"),
         ("run listops --arguments 1", "arguments is 1; expected an integer ≥ 2"),
         ("sweep clusters --estimators ,,", "estimators is ',,'; expected names between commas, or all"),
         ("sweep clusters --estimators ste --seeds 0", "seeds is 0"),
@@ -82,9 +88,9 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, answer, capsys, tmp_pa
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_a_mistake_has_no_box_around_it(encoding, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
-    assert fails(capsys, "run", "clusters", "--step", "3") == (
-        "pullback: run clusters: Unrecognized options: --step, 3 Perhaps you meant: --steps INT how many times the "
-        "parameters are updated. (default: 1000)"
+    assert fails(capsys, "run", "clusters", "--algorithm", "adan") == (
+        "pullback: run clusters: invalid choice 'adan' for argument '--algorithm'. "
+        "Expected one of ('adam', 'adamw', 'sgd')."
     )
 
 
@@ -117,11 +123,32 @@ def test_a_run_is_trained_recorded_and_found_again(capsys, tmp_path):
 
 
 def test_the_command_of_a_run_is_that_run():
-    run = clusters("ste", noise=0.5).with_option("step_size", 0.1)
+    run = clusters("ste", noise=0.5, noise_until=0.5).with_option("step_size", 0.1).with_option("steps", 2)
     words = shlex.split(run.command("clusters", SETUPS["clusters"]))
     command = arguments.parse_of_task(arguments.RunCommand, "run", words[2:])
-    assert words[2] == "clusters" and command.set == ("step_size=0.1",)
-    assert command.run.with_option("step_size", 0.1) == run
+    assert words[2] == "clusters" and command.set == ("step_size=0.1",) and command.estimator == "ste(steps=2)"
+    assert command.the_run() == run
+
+
+def test_noise_is_that_of_the_set_up_the_command_or_the_row():
+    def noises(*words):
+        given = ["clusters-10", "--estimators", "ste,gold,spigot(noise=1)", "--seeds", "1", *words]
+        return [
+            (run.noise, run.noise_until)
+            for run in arguments.parse_of_task(arguments.SweepCommand, "sweep", given).runs()
+        ]
+
+    assert noises() == [(3.0, 0.7), (0.0, 0.0), (1.0, 0.7)]
+    assert noises("--noise", "2", "--noise-until", "0.5") == [(2.0, 0.5), (0.0, 0.0), (1.0, 0.5)]
+    words = ["listops", "--noise", "1", "--noise-until", "0.5"]  # a set-up without noise
+    run = arguments.parse_of_task(arguments.RunCommand, "run", words).the_run()
+    assert (run.noise, run.noise_until) == (1.0, 0.5)
+
+
+def test_a_run_takes_settings_and_rows_as_a_sweep_does():
+    words = ["clusters", "--estimator", "imle(noise=normal, learning_rate=0.5)", "--set", "lam=2", "--set", "steps=7"]
+    run = arguments.parse_of_task(arguments.RunCommand, "run", words).the_run()
+    assert run.options == (("lam", 2), ("noise", "normal")) and run.steps == 7 and run.optimizer.learning_rate == 0.5
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text("utf-8")
@@ -135,12 +162,10 @@ def test_a_command_of_the_docs_can_be_given(line):
     _, command, *words = shlex.split(line)
     kind = {"run": arguments.RunCommand, "sweep": arguments.SweepCommand, "compare": arguments.CompareCommand}[command]
     given = arguments.parse_of_task(kind, command, words)
-    if command == "run":
-        assert cells(given.run, [given.run.estimator], 1, given.set)
+    if command == "compare":
+        assert cells(Run(given.task, given.task.estimators()[0]), rows_of(given.estimators, given.task), 1, ())
     else:
-        run = given.run if command == "sweep" else Run(given.task, given.task.estimators()[0])
-        rows = run.task.estimators() if given.estimators == "all" else split_rows(given.estimators)
-        assert cells(run, rows, 1, getattr(given, "set", ()))
+        assert given.runs() if command == "sweep" else given.the_run()
 
 
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(capsys, tmp_path, monkeypatch):

@@ -14,11 +14,11 @@ from rich.table import Table
 import pullback as pb
 from pullback.experiments import arguments, demo, events, listings, records
 from pullback.experiments.display import RunDisplay, measures_in_words, watching
-from pullback.experiments.estimators import Value, make_estimator
+from pullback.experiments.estimators import make_estimator
 from pullback.experiments.mistakes import Mistake, unknown
 from pullback.experiments.report import markdown, page
 from pullback.experiments.run import Run
-from pullback.experiments.sweep import Engine, cells, parse_assignment, split_rows, sweep
+from pullback.experiments.sweep import Engine, cells, rows_of, sweep
 from pullback.experiments.task import Informed, Task, batch_of
 from pullback.experiments.tasks import TASKS
 from pullback.experiments.training import Diverged, train
@@ -86,17 +86,7 @@ def _overview() -> Table:
 
 def _run(given: Sequence[str], console: Console) -> int:
     command = arguments.parse_of_task(arguments.RunCommand, "run", given)
-    run = command.run
-    run.refuse_noise(arguments.number_after("--noise", given))
-    chosen: dict[str, Value] = {}
-    for text in command.set:
-        option, values = parse_assignment(text)
-        if len(values) > 1:
-            raise Mistake(f"run: --set {text} has {len(values)} values; `pullback sweep` trains one model for each.")
-        if option in chosen:
-            raise Mistake(f"run: {option} is given twice: {chosen[option]} and {values[0]}.")
-        chosen[option] = values[0]
-        run = run.with_option(option, values[0])
+    run = command.the_run()
     log = records.Log(command.out / run.key)
     watchers = [events.Events(log)] if command.tensorboard else []
     if log.is_done:
@@ -118,12 +108,8 @@ def _run(given: Sequence[str], console: Console) -> int:
 
 def _sweep(given: Sequence[str], console: Console) -> int:
     command = arguments.parse_of_task(arguments.SweepCommand, "sweep", given)
-    task: Task = command.run.task
-    rows = task.estimators() if command.estimators == "all" else split_rows(command.estimators)
-    if command.estimators and not rows:
-        raise Mistake(f"estimators is {command.estimators!r}; expected names between commas, or all.")
-    runs = cells(command.run, rows or [command.run.estimator], command.seeds, command.set)
-    if arguments.number_after("--noise", given):
+    runs = command.runs()
+    if command.noise:
         without = dict.fromkeys(run.estimator for run in runs if not run.noise)
         if without:
             console.print(f"--noise is for labels that are pulled back: none for {', '.join(without)}.")
@@ -179,7 +165,7 @@ def _compare(given: Sequence[str], console: Console) -> int:
         )
     fitting = [name for name in task.estimators() if name not in task.yardsticks()]
     estimators = {}
-    for text in fitting if command.estimators == "all" else split_rows(command.estimators):
+    for text in fitting if command.estimators == "all" else rows_of(command.estimators, task):
         (run,) = cells(Run(task, task.estimators()[0]), [text], 1, ())
         estimators[text] = make_estimator(task, run.estimator, dict(run.options), run.noise)
     torch.manual_seed(command.seed)
@@ -205,7 +191,7 @@ def _compare(given: Sequence[str], console: Console) -> int:
 def _report(given: Sequence[str], console: Console) -> int:
     command = arguments.parse(arguments.ReportCommand, "report", given)
     beside = command.runs / "report.html" if command.runs.is_dir() else command.runs.with_name("report.html")
-    _write_report(command.runs, command.to if command.to.name else beside, console)
+    _write_report(command.runs, command.to or beside, console)
     return 0
 
 

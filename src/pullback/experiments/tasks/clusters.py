@@ -71,7 +71,7 @@ class Clusters(Task):
     Attributes:
         clusters: how many there are (K).
         features: the dimension of the points.
-        data_seed: of centers, rules and points.
+        data_seed: the seed of centers, rules and points.
     """
 
     clusters: int = 3

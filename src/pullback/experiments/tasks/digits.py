@@ -143,7 +143,7 @@ class Digits(Task):
         n: how many images are in a list, all of different digits.
         train: how many lists to train on.
         test: how many to validate on, and to test on; of images that are not seen in training.
-        data_seed: of the split of the images, and of the lists.
+        data_seed: the seed of the split of the images, and of the lists.
     """
 
     latent: Literal["matching", "ranking"] = "matching"

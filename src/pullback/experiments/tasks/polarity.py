@@ -80,7 +80,7 @@ class Polarity(Task):
 
     Attributes:
         decoder: tree, which hears words through the tree alone; or bilstm, which ignores the tree, for comparison.
-        rounds: of messages; a word that is more arcs away from the root is not heard.
+        rounds: how many rounds of messages; a word that is more arcs away from the root is not heard.
         longest: sentences with more words are cut after so many.
         data_folder: a folder with sentence_polarity, and with glove100 for word vectors; a sample if it is empty.
     """

@@ -69,7 +69,7 @@ class SubsetToy(Task):
         n: how many items there are.
         k: how many of them are chosen.
         instances: targets, each learned on its own; measures are means over them.
-        data_seed: of the targets.
+        data_seed: the seed of the targets.
     """
 
     n: int = 10
