@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -163,9 +165,10 @@ def sweep(
         if not todo:
             break
         try:
-            with _engine(engine):
-                work = (joblib.delayed(train_cell)(run, folder, tensorboard) for run in todo)
-                answers = joblib.Parallel(n_jobs=1 if engine == "here" else workers, batch_size=1)(work)
+            with _engine(engine), joblib.Parallel(n_jobs=1 if engine == "here" else workers, batch_size=1) as parallel:
+                if engine == "processes":
+                    _start_deaf(parallel, workers)
+                answers = parallel(joblib.delayed(train_cell)(run, folder, tensorboard) for run in todo)
         except Mistake:
             raise
         except Exception as death:  # what goes wrong inside a cell is an answer, so a process was killed
@@ -194,6 +197,20 @@ def train_cell(run: Run[Any], folder: Path, tensorboard: bool = False) -> str:
         else:
             break
     return ""
+
+
+def _start_deaf(parallel: joblib.Parallel, workers: int) -> None:
+    """Starts processes that do not hear Ctrl-C, as a process inherits what is ignored: whoever started them ends them.
+
+    Otherwise each would print where it was interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return  # where no signals arrive
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        parallel(joblib.delayed(int)() for _ in range(workers))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
