@@ -1,5 +1,7 @@
 """The command line: what it trains, what it prints, and how it answers mistakes."""
 
+import dataclasses
+import inspect
 import io
 import json
 import re
@@ -10,10 +12,11 @@ import pytest
 import torch
 
 import pullback as pb
-from pullback.experiments import arguments, cli, demo, records, sweep
+from pullback.experiments import arguments, cli, demo, listings, records, sweep
 from pullback.experiments.cli import main
+from pullback.experiments.estimators import standard_options
 from pullback.experiments.run import Run
-from pullback.experiments.sweep import cells, rows_of
+from pullback.experiments.sweep import cells, parse_assignment, rows_of
 from pullback.experiments.training import train
 from small_runs import SETUPS, TASKS, clusters
 
@@ -70,7 +73,9 @@ def fails(capsys, *arguments):
         ("sweep clusters --engine rayy", "invalid choice 'rayy'"),
         ("sweep clusters --estimators ste --workers 0", "workers is 0; expected an integer ≥ 1"),
         ("report nowhere", "nowhere is not a folder"),
-        ("tasks all", "it has no options"),
+        ("tasks clutsers", "task 'clutsers' is not known; did you mean 'clusters'?"),
+        ("tasks clusters listops", "'listops' is not expected"),
+        ("estimators all", "it has no options"),
         ("demo --workers 0", "workers is 0"),
         ("compare clusters --estimators spigott", "did you mean 'spigot'?"),
         ("compare clusters --examples 0", "examples is 0"),
@@ -100,15 +105,31 @@ def test_a_gpu_that_is_not_there_is_a_mistake(capsys, tmp_path):
     assert "--accelerator gpu cannot be used here" in fails(capsys, *words)
 
 
-def test_help_explains_every_option(capsys):
-    for name in ("run", "sweep", "compare"):
-        with pytest.raises(SystemExit) as ended:
-            main([name, "listops", "--help"])
-        shown = capsys.readouterr().out
-        assert ended.value.code == 0
-        assert "--estimator" in shown and "--data" in shown and "only operators may be heads" in shown
-        for option in ("--encoder-learning-rate", "--noise", "steps between two records"):
-            assert (option in shown) == (name != "compare")
+def options_of(command):
+    """The options of a command and of its parts, with the words that explain each in a docstring."""
+    of_commands = {"estimator", "options", "noise", "noise_until"} if isinstance(command, Run) else set()
+    for name in (field.name for field in dataclasses.fields(command)):
+        if name in of_commands:
+            continue
+        if dataclasses.is_dataclass(getattr(command, name)):
+            yield from options_of(getattr(command, name))
+        else:
+            (words,) = re.findall(rf"^    {name}: (.*(?:\n        .*)*)", inspect.getdoc(type(command)), re.MULTILINE)
+            yield f"--{name.replace('_', '-')}", " ".join(words.split())
+
+
+@pytest.mark.parametrize("task", SETUPS)
+@pytest.mark.parametrize("kind", [arguments.RunCommand, arguments.SweepCommand, arguments.CompareCommand])
+def test_help_explains_every_option(kind, task, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    name, standard = kind.__name__.removesuffix("Command").lower(), SETUPS[task]
+    with pytest.raises(SystemExit) as ended:
+        main([name, task, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == 0
+    command = kind(standard.task) if name == "compare" else kind(standard, standard.estimator)
+    for option, words in options_of(command):
+        assert option in shown and words in shown, option
 
 
 def test_a_run_is_trained_recorded_and_found_again(capsys, tmp_path):
@@ -196,20 +217,52 @@ def test_a_sweep_skips_what_is_done_and_prints_a_table(capsys, tmp_path):
     assert [folder for folder in before if before[folder] != after[folder]] == [results[0].folder]
 
 
-def test_estimators_and_tasks_are_listed(capsys):
+def first_words(printed):
+    return [line.split()[0] for line in printed.splitlines() if line.strip()]
+
+
+def test_estimators_are_listed_with_what_can_be_set(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     main(["estimators"])
     printed = capsys.readouterr().out
-    assert all(name in printed for name in pb.CATALOG)
+    assert set(pb.CATALOG) <= set(first_words(printed))
+    assert "step_size=1, steps=1, backtrack=false" in printed and "distribution=gibbs" in printed
+    assert "decodes_from" not in printed  # no task takes an option for frozen
+    for letter in {letter for entry in pb.CATALOG.values() for letter in entry.formula if letter in "JμCs′ηλεybP"}:
+        assert re.search(rf"\b{letter}", listings.LEGEND), letter
+
+
+@pytest.mark.parametrize("name", [name for name, entry in pb.CATALOG.items() if entry.kind != "yardstick"])
+def test_what_is_listed_can_be_set(name):
+    listed = [listings._assigned(option, value) for option, value in standard_options(name).items()]
+    for option, (value,) in map(parse_assignment, listed):
+        assert pb.get_estimator(name, **{option: value})
+
+
+def test_tasks_are_listed(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     main(["tasks"])
     printed = capsys.readouterr().out
-    assert all(name.split("-")[0] in printed for name in SETUPS)
+    assert set(SETUPS) <= set(first_words(printed)) and len(printed.splitlines()) < 40
+    (line,) = [line for line in printed.splitlines() if line.split()[:1] == ["listops-published"]]
+    assert "listops with depth=5, shortest=10, longest=50, arguments=10" in line and "DependencyTree" in line
+    (line,) = [line for line in printed.splitlines() if line.split()[:1] == ["clusters-published"]]
+    assert "clusters with other settings of training" in line
 
 
-def test_a_set_up_is_told_from_the_first_of_its_task(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "500")
-    main(["tasks"])
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["listops-published"]]
-    assert "listops --steps 6000" in line and "--longest 50" in line and "the same" in line
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_task_is_told_with_its_estimators_and_settings(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    main(["tasks", name])
+    told = re.split(r"[\s,]+", capsys.readouterr().out)
+    assert {*SETUPS[name].task.estimators(), f"steps={SETUPS[name].steps}"} <= set(told)
+
+
+def test_help_says_what_this_is_and_where_to_begin(capsys):
+    main(["--help"])
+    printed = capsys.readouterr().out
+    assert printed.startswith("Trains models") and "Begin with `pullback demo`" in printed
+    assert set(cli.COMMANDS) <= set(first_words(printed))
 
 
 def test_a_sweep_whose_data_are_missing_says_so_before_workers_start(tmp_path, capsys, monkeypatch):

@@ -20,7 +20,7 @@ from pullback.experiments.report import markdown, page
 from pullback.experiments.run import Run
 from pullback.experiments.sweep import Engine, cells, rows_of, sweep
 from pullback.experiments.task import Informed, Task, batch_of
-from pullback.experiments.tasks import TASKS
+from pullback.experiments.tasks import SETUPS, TASKS
 from pullback.experiments.training import Diverged, train
 from pullback.experiments.watcher import Together
 
@@ -64,11 +64,18 @@ def main(given: Sequence[str] | None = None) -> None:
 
 def _dispatch(given: list[str], console: Console) -> int:
     if not given or given[0] in ("-h", "--help"):
+        console.print(ABOUT, highlight=False)
         console.print(_overview())
         return 0
     if given[0] not in COMMANDS:
         raise unknown("command", given[0], [*COMMANDS, "warm"])
     return COMMANDS[given[0]].call(given[1:], console)
+
+
+ABOUT = (
+    "Trains models with a discrete structure inside, such as a tree, a tagging or a matching, and compares estimators "
+    "of their gradients.  Begin with `pullback demo`, or with `pullback run clusters`.\n"
+)
 
 
 def _overview() -> Table:
@@ -216,20 +223,31 @@ def _read_runs(folder: Path) -> tuple[list[records.Result], list[str]]:
 
 
 def _tasks(given: Sequence[str], console: Console) -> int:
-    _nothing_more("tasks", given)
-    console.print(listings.table_of_tasks())
+    if given and not given[0].startswith("-"):
+        _nothing_more("tasks", given[1:])
+        if given[0] not in SETUPS:
+            raise unknown("task", given[0], SETUPS)
+        console.print(listings.table_of_task(given[0]), highlight=False)
+        console.print(
+            f"\n`pullback run {given[0]} --help` explains the settings, `pullback estimators` the estimators."
+        )
+    else:
+        _nothing_more("tasks", given, "[TASK]")
+        console.print(listings.table_of_tasks())
+        console.print("`pullback tasks TASK` names the estimators and settings of one; `pullback run TASK` trains it.")
     return 0
 
 
 def _estimators(given: Sequence[str], console: Console) -> int:
     _nothing_more("estimators", given)
     console.print(listings.table_of_estimators())
+    console.print(listings.LEGEND, highlight=False)
     return 0
 
 
-def _nothing_more(command: str, given: Sequence[str]) -> None:
+def _nothing_more(command: str, given: Sequence[str], usage: str = "") -> None:
     if given and given[0] in ("-h", "--help"):
-        print(f"usage: pullback {command}\n\n{COMMANDS[command].about}")
+        print(f"usage: pullback {command} {usage}".rstrip() + f"\n\n{COMMANDS[command].about}")
         raise SystemExit(0)
     if given:
         raise Mistake(f"{command}: {' '.join(given)!r} is not expected; it has no options.")
@@ -240,7 +258,7 @@ COMMANDS = {
     "sweep": Entry("train one model for each estimator, combination of settings and seed", _sweep, True, trains=True),
     "compare": Entry("compare the gradients of estimators on a batch", _compare, of_a_task=True),
     "report": Entry("write one page about the runs of a folder", _report),
-    "tasks": Entry("list the tasks", _tasks),
+    "tasks": Entry("list the tasks; with the name of one, what can be chosen in it", _tasks),
     "estimators": Entry("list the estimators of the catalog", _estimators),
     "demo": Entry("compare estimators on two tasks in a few minutes, and write a report", _demo, trains=True),
 }
