@@ -165,10 +165,11 @@ def sweep(
         if not todo:
             break
         try:
-            with _engine(engine), joblib.Parallel(n_jobs=1 if engine == "here" else workers, batch_size=1) as parallel:
-                if engine == "processes":
-                    _start_deaf(parallel, workers)
-                answers = parallel(joblib.delayed(train_cell)(run, folder, tensorboard) for run in todo)
+            with _engine(engine):
+                if engine == "processes" and workers > 1:
+                    _start_deaf(workers)
+                work = (joblib.delayed(train_cell)(run, folder, tensorboard) for run in todo)
+                answers = joblib.Parallel(n_jobs=1 if engine == "here" else workers, batch_size=1)(work)
         except Mistake:
             raise
         except Exception as death:  # what goes wrong inside a cell is an answer, so a process was killed
@@ -199,18 +200,20 @@ def train_cell(run: Run[Any], folder: Path, tensorboard: bool = False) -> str:
     return ""
 
 
-def _start_deaf(parallel: joblib.Parallel, workers: int) -> None:
-    """Starts processes that do not hear Ctrl-C, as a process inherits what is ignored: whoever started them ends them.
+def _start_deaf(workers: int) -> None:
+    """Starts the processes of joblib so that they do not hear Ctrl-C: this one hears it, and ends them.
 
-    Otherwise each would print where it was interrupted.
+    Otherwise each would print where it was interrupted.  A process inherits what is ignored when it is started, which
+    is while `Parallel` hands out its first work; waiting for the answers is not ignored any more.
     """
     if threading.current_thread() is not threading.main_thread():
         return  # where no signals arrive
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        parallel(joblib.delayed(int)() for _ in range(workers))
+        answers = joblib.Parallel(n_jobs=workers, return_as="generator")(joblib.delayed(int)() for _ in range(workers))
     finally:
         signal.signal(signal.SIGINT, before)
+    list(answers)
 
 
 @contextlib.contextmanager
