@@ -10,7 +10,7 @@ from typing import Annotated, Any, Generic, Literal, get_type_hints
 
 import tyro
 
-from pullback.experiments.mistakes import Mistake, unknown
+from pullback.experiments.mistakes import Mistake, check_counts, unknown
 from pullback.experiments.run import AnyTask, Run
 from pullback.experiments.sweep import Engine, cells, rows_of
 from pullback.experiments.tasks import SETUPS
@@ -84,7 +84,7 @@ class SweepCommand(Generic[AnyTask]):
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        _check_counts(self, "workers")
+        check_counts(self, "workers")
 
     def runs(self) -> list[Run[AnyTask]]:
         """What is trained."""
@@ -118,7 +118,7 @@ class CompareCommand(Generic[AnyTask]):
     samples: int = 1024
 
     def __post_init__(self) -> None:
-        _check_counts(self, "examples", "draws", "samples")
+        check_counts(self, "examples", "draws", "samples")
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,7 @@ class DemoCommand:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        _check_counts(self, "workers")
-
-
-def _check_counts(command: Any, *names: str) -> None:
-    for name in names:
-        if getattr(command, name) < 1:
-            raise Mistake(f"{name} is {getattr(command, name)}; expected an integer ≥ 1.")
+        check_counts(self, "workers")
 
 
 # ---- from words to a command

@@ -88,7 +88,8 @@ def _summary(name: str) -> str:
     run = SETUPS[name]
     first = next(other for other in SETUPS if SETUPS[other].task.name == run.task.name)
     if first == name:
-        return run.task.summary
+        summary: str = run.task.summary
+        return summary
     standard = SETUPS[first].settings()
     changed = {setting: value for setting, value in run.settings().items() if value != standard[setting]}
     shown = [_assigned(setting, value) for setting, value in changed.items() if setting in vars(run.task)]

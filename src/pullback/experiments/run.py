@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_typ
 import tyro
 
 from pullback.experiments.estimators import Value, make_estimator, standard_options, takes_noise
-from pullback.experiments.mistakes import Mistake, unknown
+from pullback.experiments.mistakes import Mistake, check_counts, unknown
 from pullback.experiments.task import Task
 
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -87,9 +87,7 @@ class Run(Generic[AnyTask]):
             raise Mistake(f"noise_until is {self.noise_until}; expected a share of the steps, between 0 and 1.")
         if self.noise == 0:
             object.__setattr__(self, "noise_until", 0.0)
-        for name in ("steps", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise Mistake(f"{name} is {getattr(self, name)}; expected an integer ≥ 1.")
+        check_counts(self, "steps", "evaluate_every")
         for name, seed in (("seed", self.seed), ("data_seed", getattr(self.task, "data_seed", 0))):
             if not 0 <= seed < 2**32:
                 raise Mistake(f"{name} is {seed}; expected an integer from 0 to 2^32 − 1.")

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 import pullback as pb
 from pullback.experiments.files import DataFolder
-from pullback.experiments.mistakes import Mistake
+from pullback.experiments.mistakes import check_counts
 from pullback.experiments.modules import Biaffine, BiLSTM
-from pullback.experiments.task import LIKELY, Model, Picture, Split, Task, batch_of
-from pullback.experiments.tasks.reviews import SIZE, Batch, GloveOrTrained, Reviews, judged, read_reviews, some_short
+from pullback.experiments.task import LIKELY, Model, Picture, Split, batch_of
+from pullback.experiments.tasks.reviews import SIZE, Batch, GloveOrTrained, Reviews, ReviewTask, judged, some_short
 
 CHUNK = 250  # examples that are evaluated at a time
 
@@ -75,7 +75,7 @@ class BiLSTMDecoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class Polarity(Task):
+class Polarity(ReviewTask):
     """Whether a sentence is for or against a film, through a latent dependency tree over its words.
 
     Attributes:
@@ -96,15 +96,7 @@ class Polarity(Task):
     descriptive: ClassVar[tuple[str, ...]] = ("heard", "depth", "neighbors")
 
     def __post_init__(self) -> None:
-        if min(self.rounds, self.longest) < 1:
-            raise Mistake(f"rounds is {self.rounds}, longest {self.longest}; expected integers ≥ 1.")
-
-    @property
-    def reviews(self) -> Reviews:
-        return read_reviews(self.data_folder, self.longest)
-
-    def data(self) -> dict[str, Split]:
-        return {name: self.reviews.split(name) for name in ("train", "validation", "test")}
+        check_counts(self, "rounds", "longest")
 
     @property
     def structure(self) -> pb.Structure:
