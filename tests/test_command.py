@@ -64,6 +64,7 @@ def test_the_experiments_are_found_where_they_are_installed(capsys):
 
 SLOW_TO_IMPORT = """
 import builtins, os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 from pullback.command import main
 
 import_module = builtins.__import__

@@ -258,7 +258,8 @@ def test_a_task_is_told_with_its_estimators_and_settings(name, capsys, monkeypat
     assert {*SETUPS[name].task.estimators(), f"steps={SETUPS[name].steps}"} <= set(told)
 
 
-def test_help_says_what_this_is_and_where_to_begin(capsys):
+def test_help_says_what_this_is_and_where_to_begin(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     main(["--help"])
     printed = capsys.readouterr().out
     assert printed.startswith("Trains models") and "Begin with `pullback demo`" in printed

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pullback.experiments import arguments, records
 from pullback.experiments.report import markdown
-from pullback.experiments.sweep import cells, split_rows
 from pullback.experiments.tasks import TASKS
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -40,7 +39,6 @@ def test_every_published_run_is_one_of_the_sweeps(tmp_path):
         verb, *words = json.loads(line)
         assert verb == "sweep"
         given = arguments.parse_of_task(arguments.SweepCommand, "sweep", words)
-        rows = given.run.task.estimators() if given.estimators == "all" else split_rows(given.estimators)
-        keys |= {run.key for run in cells(given.run, rows, given.seeds, given.set)}
+        keys |= {run.key for run in given.runs()}
     found, _ = records.read(RESULTS / "runs.tar.xz", TASKS)
     assert {result.run.key for result in found} <= keys
