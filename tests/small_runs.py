@@ -18,7 +18,7 @@ from pullback.experiments.tasks.rationales import Rationales
 from pullback.experiments.tasks.subset import SubsetToy
 from pullback.experiments.tasks.tagging import NameTagging
 from pullback.experiments.tasks.vae import DigitsVAE
-from pullback.experiments.training import Watcher
+from pullback.experiments.watcher import Watcher
 
 __all__ = ["SETUPS", "SMALL", "TASKS", "Interrupting", "clusters", "history"]
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import pullback
+from pullback.experiments import tasks
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
@@ -66,6 +67,8 @@ def test_an_example_program_runs(program, capsys, monkeypatch):
     short = {"--epochs": ["1"], "--images": ["397"], "--steps": ["3"]}  # those that take long have a short form
     words = [word for option, few in short.items() if option in program.read_text("utf-8") for word in (option, *few)]
     monkeypatch.setattr("sys.argv", [program.name, *words])
+    for known in (tasks.TASKS, tasks.SETUPS):
+        monkeypatch.setitem(known, "marked", None)  # what own_task.py adds is taken away again
     runpy.run_path(str(program), run_name="__main__")
     assert capsys.readouterr().out
 

@@ -1,5 +1,7 @@
 """The command line: what it trains, what it prints, and how it answers mistakes."""
 
+import dataclasses
+import inspect
 import io
 import json
 import re
@@ -10,10 +12,11 @@ import pytest
 import torch
 
 import pullback as pb
-from pullback.experiments import arguments, cli, demo, records
+from pullback.experiments import arguments, cli, demo, listings, records, sweep
 from pullback.experiments.cli import main
+from pullback.experiments.estimators import standard_options
 from pullback.experiments.run import Run
-from pullback.experiments.sweep import cells, split_rows
+from pullback.experiments.sweep import cells, parse_assignment, rows_of
 from pullback.experiments.training import train
 from small_runs import SETUPS, TASKS, clusters
 
@@ -37,7 +40,9 @@ def fails(capsys, *arguments):
         ("run", "run: which task?"),
         ("run clutsers", "task 'clutsers' is not known; did you mean 'clusters'?"),
         ("run clusters --estimator sparsmap", "did you mean 'sparsemap'?"),
-        ("run clusters --step 3", "--steps"),
+        ("run clusters --step 3", "run clusters: option '--step' is not known; did you mean '--steps'?"),
+        ("run polarity --dat=here", "run polarity: option '--dat' is not known; did you mean '--data'?"),
+        ("report --too here", "report: option '--too' is not known; did you mean '--to'?  There are: --to."),
         ("run clusters --steps many", "--steps is 'many'; expected an integer."),
         ("run clusters --steps", "Missing value for argument '--steps'"),
         ("run clusters --algorithm adan", "invalid choice 'adan'"),
@@ -56,7 +61,11 @@ def fails(capsys, *arguments):
         ("run clusters --learning-rate inf", "learning_rate is inf; expected a finite number > 0"),
         ("run clusters --noise=1 --estimator ste_marginals", "ste_marginals takes no noise of the run"),
         ("run clusters --noise -1 --estimator gold", "noise is -1.0; expected a finite number ≥ 0"),
-        ("run clusters --estimator reinforce --set samples=4 --set samples=2", "samples is given twice: 4 and 2"),
+        ("run clusters --estimator reinforce --set samples=4 --set samples=2", "samples is given twice"),
+        ("run clusters --estimator ste,spigot", "these are 2 runs; `pullback sweep` trains one model for each"),
+        ("run clusters --set steps=3", 'write "spigot(steps=…)" for the option, --steps for the setting'),
+        ("run clusters --estimator spigot(step_size=-1)", "spigot: step_size is -1; expected a finite number ≥ 0"),
+        ("run clusters --set learning_rate=-1", "learning_rate is -1.0; expected a finite number > 0"),
         ("run listops --arguments 1", "arguments is 1; expected an integer ≥ 2"),
         ("sweep clusters --estimators ,,", "estimators is ',,'; expected names between commas, or all"),
         ("sweep clusters --estimators ste --seeds 0", "seeds is 0"),
@@ -64,7 +73,9 @@ def fails(capsys, *arguments):
         ("sweep clusters --engine rayy", "invalid choice 'rayy'"),
         ("sweep clusters --estimators ste --workers 0", "workers is 0; expected an integer ≥ 1"),
         ("report nowhere", "nowhere is not a folder"),
-        ("tasks all", "it has no options"),
+        ("tasks clutsers", "task 'clutsers' is not known; did you mean 'clusters'?"),
+        ("tasks clusters listops", "'listops' is not expected"),
+        ("estimators all", "it has no options"),
         ("demo --workers 0", "workers is 0"),
         ("compare clusters --estimators spigott", "did you mean 'spigot'?"),
         ("compare clusters --examples 0", "examples is 0"),
@@ -82,9 +93,9 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, answer, capsys, tmp_pa
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_a_mistake_has_no_box_around_it(encoding, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
-    assert fails(capsys, "run", "clusters", "--step", "3") == (
-        "pullback: run clusters: Unrecognized options: --step, 3 Perhaps you meant: --steps INT how many times the "
-        "parameters are updated. (default: 1000)"
+    assert fails(capsys, "run", "clusters", "--algorithm", "adan") == (
+        "pullback: run clusters: invalid choice 'adan' for argument '--algorithm'. "
+        "Expected one of ('adam', 'adamw', 'sgd')."
     )
 
 
@@ -94,15 +105,31 @@ def test_a_gpu_that_is_not_there_is_a_mistake(capsys, tmp_path):
     assert "--accelerator gpu cannot be used here" in fails(capsys, *words)
 
 
-def test_help_explains_every_option(capsys):
-    for name in ("run", "sweep", "compare"):
-        with pytest.raises(SystemExit) as ended:
-            main([name, "listops", "--help"])
-        shown = capsys.readouterr().out
-        assert ended.value.code == 0
-        assert "--estimator" in shown and "--data" in shown and "only operators may be heads" in shown
-        for option in ("--encoder-learning-rate", "--noise", "steps between two records"):
-            assert (option in shown) == (name != "compare")
+def options_of(command):
+    """The options of a command and of its parts, with the words that explain each in a docstring."""
+    of_commands = {"estimator", "options", "noise", "noise_until"} if isinstance(command, Run) else set()
+    for name in (field.name for field in dataclasses.fields(command)):
+        if name in of_commands:
+            continue
+        if dataclasses.is_dataclass(getattr(command, name)):
+            yield from options_of(getattr(command, name))
+        else:
+            (words,) = re.findall(rf"^    {name}: (.*(?:\n        .*)*)", inspect.getdoc(type(command)), re.MULTILINE)
+            yield f"--{name.replace('_', '-')}", " ".join(words.split())
+
+
+@pytest.mark.parametrize("task", SETUPS)
+@pytest.mark.parametrize("kind", [arguments.RunCommand, arguments.SweepCommand, arguments.CompareCommand])
+def test_help_explains_every_option(kind, task, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    name, standard = kind.__name__.removesuffix("Command").lower(), SETUPS[task]
+    with pytest.raises(SystemExit) as ended:
+        main([name, task, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == 0
+    command = kind(standard.task) if name == "compare" else kind(standard, standard.estimator)
+    for option, words in options_of(command):
+        assert option in shown and words in shown, option
 
 
 def test_a_run_is_trained_recorded_and_found_again(capsys, tmp_path):
@@ -117,11 +144,32 @@ def test_a_run_is_trained_recorded_and_found_again(capsys, tmp_path):
 
 
 def test_the_command_of_a_run_is_that_run():
-    run = clusters("ste", noise=0.5).with_option("step_size", 0.1)
+    run = clusters("ste", noise=0.5, noise_until=0.5).with_option("step_size", 0.1).with_option("steps", 2)
     words = shlex.split(run.command("clusters", SETUPS["clusters"]))
     command = arguments.parse_of_task(arguments.RunCommand, "run", words[2:])
-    assert words[2] == "clusters" and command.set == ("step_size=0.1",)
-    assert command.run.with_option("step_size", 0.1) == run
+    assert words[2] == "clusters" and command.set == ("step_size=0.1",) and command.estimator == "ste(steps=2)"
+    assert command.the_run() == run
+
+
+def test_noise_is_that_of_the_set_up_the_command_or_the_row():
+    def noises(*words):
+        given = ["clusters-10", "--estimators", "ste,gold,spigot(noise=1)", "--seeds", "1", *words]
+        return [
+            (run.noise, run.noise_until)
+            for run in arguments.parse_of_task(arguments.SweepCommand, "sweep", given).runs()
+        ]
+
+    assert noises() == [(3.0, 0.7), (0.0, 0.0), (1.0, 0.7)]
+    assert noises("--noise", "2", "--noise-until", "0.5") == [(2.0, 0.5), (0.0, 0.0), (1.0, 0.5)]
+    words = ["listops", "--noise", "1", "--noise-until", "0.5"]  # a set-up without noise
+    run = arguments.parse_of_task(arguments.RunCommand, "run", words).the_run()
+    assert (run.noise, run.noise_until) == (1.0, 0.5)
+
+
+def test_a_run_takes_settings_and_rows_as_a_sweep_does():
+    words = ["clusters", "--estimator", "imle(noise=normal, learning_rate=0.5)", "--set", "lam=2", "--set", "steps=7"]
+    run = arguments.parse_of_task(arguments.RunCommand, "run", words).the_run()
+    assert run.options == (("lam", 2), ("noise", "normal")) and run.steps == 7 and run.optimizer.learning_rate == 0.5
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text("utf-8")
@@ -135,12 +183,10 @@ def test_a_command_of_the_docs_can_be_given(line):
     _, command, *words = shlex.split(line)
     kind = {"run": arguments.RunCommand, "sweep": arguments.SweepCommand, "compare": arguments.CompareCommand}[command]
     given = arguments.parse_of_task(kind, command, words)
-    if command == "run":
-        assert cells(given.run, [given.run.estimator], 1, given.set)
+    if command == "compare":
+        assert cells(Run(given.task, given.task.estimators()[0]), rows_of(given.estimators, given.task), 1, ())
     else:
-        run = given.run if command == "sweep" else Run(given.task, given.task.estimators()[0])
-        rows = run.task.estimators() if given.estimators == "all" else split_rows(given.estimators)
-        assert cells(run, rows, 1, getattr(given, "set", ()))
+        assert given.runs() if command == "sweep" else given.the_run()
 
 
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(capsys, tmp_path, monkeypatch):
@@ -171,42 +217,71 @@ def test_a_sweep_skips_what_is_done_and_prints_a_table(capsys, tmp_path):
     assert [folder for folder in before if before[folder] != after[folder]] == [results[0].folder]
 
 
-def test_estimators_and_tasks_are_listed(capsys):
+def first_words(printed):
+    return [line.split()[0] for line in printed.splitlines() if line.strip()]
+
+
+def test_estimators_are_listed_with_what_can_be_set(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     main(["estimators"])
     printed = capsys.readouterr().out
-    assert all(name in printed for name in pb.CATALOG)
+    assert set(pb.CATALOG) <= set(first_words(printed))
+    assert "step_size=1, steps=1, backtrack=false" in printed and "distribution=gibbs" in printed
+    assert "decodes_from" not in printed  # no task takes an option for frozen
+    for letter in {letter for entry in pb.CATALOG.values() for letter in entry.formula if letter in "JμCs′ηλεybP"}:
+        assert re.search(rf"\b{letter}", listings.LEGEND), letter
+
+
+@pytest.mark.parametrize("name", [name for name, entry in pb.CATALOG.items() if entry.kind != "yardstick"])
+def test_what_is_listed_can_be_set(name):
+    listed = [listings._assigned(option, value) for option, value in standard_options(name).items()]
+    for option, (value,) in map(parse_assignment, listed):
+        assert pb.get_estimator(name, **{option: value})
+
+
+def test_tasks_are_listed(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     main(["tasks"])
     printed = capsys.readouterr().out
-    assert all(name.split("-")[0] in printed for name in SETUPS)
+    assert set(SETUPS) <= set(first_words(printed)) and len(printed.splitlines()) < 40
+    (line,) = [line for line in printed.splitlines() if line.split()[:1] == ["listops-published"]]
+    assert "listops with depth=5, shortest=10, longest=50, arguments=10" in line and "DependencyTree" in line
+    (line,) = [line for line in printed.splitlines() if line.split()[:1] == ["clusters-published"]]
+    assert "clusters with other settings of training" in line
 
 
-def test_a_set_up_is_told_from_the_first_of_its_task(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "500")
-    main(["tasks"])
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["listops-published"]]
-    assert "listops --steps 6000" in line and "--longest 50" in line and "the same" in line
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_task_is_told_with_its_estimators_and_settings(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    main(["tasks", name])
+    told = re.split(r"[\s,]+", capsys.readouterr().out)
+    assert {*SETUPS[name].task.estimators(), f"steps={SETUPS[name].steps}"} <= set(told)
+
+
+def test_help_says_what_this_is_and_where_to_begin(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["--help"])
+    printed = capsys.readouterr().out
+    assert printed.startswith("Trains models") and "Begin with `pullback demo`" in printed
+    assert set(cli.COMMANDS) <= set(first_words(printed))
+
+
+def test_a_sweep_whose_data_are_missing_says_so_before_workers_start(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "_engine", lambda engine: pytest.fail("workers were started"))
+    words = ["sweep", "parsing", "--data", str(tmp_path), "--estimators", "flat,chain", "--seeds", "2"]
+    assert f"{tmp_path}/ud_english_ewt" in fails(capsys, *words, "--out", str(tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()
 
 
 def test_what_keeps_many_runs_from_being_trained_is_said_once(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "500")
-    words = [
-        "sweep",
-        "parsing",
-        "--data",
-        str(tmp_path),
-        "--estimators",
-        "flat,chain",
-        "--seeds",
-        "2",
-        "--engine",
-        "here",
-    ]
+    monkeypatch.setattr(sweep, "train", lambda *given: 1 / 0)
+    words = ["sweep", "clusters", *QUICK, "--estimators", "ste,spigot", "--seeds", "2", "--engine", "here"]
     with pytest.raises(SystemExit) as end:
         main([*words, "--out", str(tmp_path / "runs")])
-    printed = capsys.readouterr()
-    assert end.value.code == 2 and not (tmp_path / "runs").exists()
-    (line,) = [line for line in printed.out.splitlines() if "not finished" in line]
-    assert "parsing-flat-s1-" in line and "and 3 more" in line and str(tmp_path) in line
+    assert end.value.code == 2
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "not finished" in line]
+    assert "clusters-ste-s1-" in line and "and 3 more: ZeroDivisionError: division by zero" in line
 
 
 def test_a_run_that_failed_does_not_count_as_done(tmp_path, capsys, monkeypatch):

@@ -8,7 +8,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from pullback.experiments.cli import main
 from pullback.experiments.events import Events
 from pullback.experiments.records import Log
-from pullback.experiments.training import Together, train
+from pullback.experiments.training import train
+from pullback.experiments.watcher import Together
 from small_runs import Interrupting, clusters, history
 
 QUICK = ["--features", "8", "--batch-size", "50", "--steps", "4", "--evaluate-every", "2"]

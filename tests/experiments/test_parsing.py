@@ -82,9 +82,16 @@ def test_files_that_are_missing_or_hold_no_short_sentence_are_named(tmp_path):
         Parsing(data_folder=str(tmp_path), longest=2).data()
 
 
-@pytest.mark.parametrize("settings", [{"longest": 0}, {"hidden": 0}, {"dropout": 1.0}])
-def test_settings_that_make_no_sense_are_refused(settings):
-    with pytest.raises(Mistake, match="expected integers ≥ 1"):
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    [
+        ({"longest": 0}, "longest is 0; expected an integer ≥ 1"),
+        ({"hidden": 0}, "hidden is 0; expected an integer ≥ 1"),
+        ({"dropout": 1.0}, "dropout is 1.0; expected a number ≥ 0 and < 1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, answer):
+    with pytest.raises(Mistake, match=answer):
         Parsing(**settings)
 
 

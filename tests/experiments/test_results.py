@@ -9,7 +9,6 @@ import pytest
 
 from pullback.experiments import arguments, records
 from pullback.experiments.report import markdown, page
-from pullback.experiments.sweep import cells, split_rows
 from pullback.experiments.tasks import TASKS
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -48,6 +47,5 @@ def test_every_published_run_is_one_of_the_sweeps(found, tmp_path):
         verb, *words = json.loads(line)
         assert verb == "sweep"
         given = arguments.parse_of_task(arguments.SweepCommand, "sweep", words)
-        rows = given.run.task.estimators() if given.estimators == "all" else split_rows(given.estimators)
-        keys |= {run.key for run in cells(given.run, rows, given.seeds, given.set)}
+        keys |= {run.key for run in given.runs()}
     assert {result.run.key for result in found} <= keys

@@ -158,7 +158,7 @@ def test_a_decoder_without_a_tree_ignores_it():
 
 @pytest.mark.parametrize("change", [{"rounds": 0}, {"longest": 0}])
 def test_settings_of_polarity_are_checked(change):
-    with pytest.raises(Mistake, match="expected integers ≥ 1"):
+    with pytest.raises(Mistake, match="expected an integer ≥ 1"):
         Polarity(**change)
 
 

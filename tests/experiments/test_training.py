@@ -1,7 +1,6 @@
 """Training runs: every task with its rows, resumed runs, and processes that were killed."""
 
 import dataclasses
-import os
 import signal
 import subprocess
 import sys
@@ -11,9 +10,12 @@ import pytest
 import torch
 
 import pullback as pb
+from pullback.experiments.batches import Order
 from pullback.experiments.mistakes import Mistake
+from pullback.experiments.optimizers import make_optimizer
 from pullback.experiments.records import Log, read_records
-from pullback.experiments.training import Diverged, Order, Watcher, make_optimizer, train
+from pullback.experiments.training import Diverged, train
+from pullback.experiments.watcher import Watcher
 from small_runs import SMALL, Interrupting, clusters, history
 
 ROWS = [(name, row) for name in ("clusters", "subset") for row in SMALL[name].task.estimators()]
@@ -94,7 +96,8 @@ torch.set_num_threads(1)
 sys.path.insert(0, {tests!r})
 from small_runs import clusters
 from pullback.experiments.records import Log
-from pullback.experiments.training import Watcher, train
+from pullback.experiments.training import train
+from pullback.experiments.watcher import Watcher
 
 run, folder, kill = clusters("ste", noise=1.0, steps=6), Path({folder!r}), lambda: os.kill(os.getpid(), signal.SIGKILL)
 
@@ -167,7 +170,7 @@ train(clusters("structured_attention").with_setting("batch_size", 25), Path(sys.
 def test_two_processes_that_share_batches_give_the_result_of_one(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(SHARED)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29517"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     words = [*launch, str(program), str(tmp_path / "two"), str(Path(__file__).parents[1])]
     finished = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
@@ -245,4 +248,3 @@ def test_encoder_and_decoder_have_learning_rates_of_their_own():
     groups = make_optimizer(run.optimizer, model).param_groups
     assert [group["lr"] for group in groups] == [0.5, 1e-3]
     assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
-    assert os.environ.get("WORLD_SIZE") is None

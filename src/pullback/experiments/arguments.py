@@ -4,18 +4,21 @@ import contextlib
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal
+from typing import Annotated, Any, Generic, Literal, get_type_hints
 
 import tyro
 
-from pullback.experiments.mistakes import Mistake, unknown
+from pullback.experiments.mistakes import Mistake, check_counts, unknown
 from pullback.experiments.run import AnyTask, Run
-from pullback.experiments.sweep import Engine
+from pullback.experiments.sweep import Engine, cells, rows_of
 from pullback.experiments.tasks import SETUPS
 
 Settings = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+Rows = Annotated[str, tyro.conf.arg(aliases=("--estimator",))]
+Page = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: report.html beside them)")]
+OfSetUp = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="(default: that of the set-up)")]
 
 
 @dataclass(frozen=True)
@@ -23,17 +26,33 @@ class RunCommand(Generic[AnyTask]):
     """Train one model.  The same command goes on with a run that was interrupted.
 
     Attributes:
-        set: an option of the estimator, such as step_size=0.1; may be given several times.
+        estimator: a name in the catalog (`pullback estimators`), or a yardstick of the task such as gold or frozen;
+            with settings of its own if need be: "spigot(step_size=0.1)".
+        set: an option of the estimator or a setting, such as step_size=0.1; may be given several times.
+        noise: the scale of Gumbel noise on the scores in training, for estimators of the kind "pulled back"; others
+            have none (`pullback estimators` tells).
+        noise_until: the share of the steps after which there is no noise; it falls to 0 in a line.  0: it stays.
         out: the folder for runs; each has a folder of its own in it.
         accelerator: cpu, gpu or auto; under torchrun, processes share each batch.
         tensorboard: write event files for TensorBoard into the folder of the run.
     """
 
     run: tyro.conf.OmitArgPrefixes[Run[AnyTask]]
+    estimator: str
     set: Settings = ()
+    noise: OfSetUp = None
+    noise_until: OfSetUp = None
     out: Path = Path("runs")
     accelerator: Literal["cpu", "gpu", "auto"] = "cpu"
     tensorboard: bool = False
+
+    def the_run(self) -> Run[AnyTask]:
+        """What is trained."""
+        runs = cells(self.run, rows_of(self.estimator, self.run.task), 1, self.set, _told(self))
+        if len(runs) > 1:
+            raise Mistake(f"run: these are {len(runs)} runs; `pullback sweep` trains one model for each.")
+        runs[0].refuse_noise(self.noise or 0.0)
+        return runs[0]
 
 
 @dataclass(frozen=True)
@@ -41,10 +60,12 @@ class SweepCommand(Generic[AnyTask]):
     """Train one model for each estimator, combination of settings and seed.  Finished cells are skipped.
 
     Attributes:
-        estimators: names between commas, with settings of their own if need be: "ste,spigot(step_size=0.1)"; or all;
-            if not given, --estimator alone.
+        estimators: names between commas, with settings of their own if need be: "ste,spigot(step_size=0.1)"; or all.
         seeds: how many seeds, counted from --seed.
         set: values of an option or setting, such as step_size=0.1,1,10; may be given several times.
+        noise: the scale of Gumbel noise on the scores in training, for estimators of the kind "pulled back"; others
+            have none (`pullback estimators` tells).
+        noise_until: the share of the steps after which there is no noise; it falls to 0 in a line.  0: it stays.
         engine: processes on this machine, here (one after the other), or ray.
         workers: how many runs at a time.
         out: the folder for runs; each has a folder of its own in it.
@@ -52,16 +73,28 @@ class SweepCommand(Generic[AnyTask]):
     """
 
     run: tyro.conf.OmitArgPrefixes[Run[AnyTask]]
-    estimators: str = ""
+    estimators: Rows
     seeds: int = 3
     set: Settings = ()
+    noise: OfSetUp = None
+    noise_until: OfSetUp = None
     engine: Engine = "processes"
     workers: int = 2
     out: Path = Path("runs")
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        _check_counts(self, "workers")
+        check_counts(self, "workers")
+
+    def runs(self) -> list[Run[AnyTask]]:
+        """What is trained."""
+        return cells(self.run, rows_of(self.estimators, self.run.task), self.seeds, self.set, _told(self))
+
+
+def _told(command: RunCommand[Any] | SweepCommand[Any]) -> dict[str, float]:
+    """The noise that was asked for; what is not said is that of the set-up."""
+    asked = {"noise": command.noise, "noise_until": command.noise_until}
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -71,10 +104,10 @@ class CompareCommand(Generic[AnyTask]):
     Attributes:
         task: what is compared on, with its settings.
         estimators: names between commas, or all that fit.
-        seed: of the parameters.
-        examples: in the batch.
+        seed: the seed of the parameters.
+        examples: how many there are in the batch.
         draws: how often a random estimator is run.
-        samples: for the exact gradient, where there are too many structures to list.
+        samples: how many are drawn for the exact gradient, where there are too many structures to list.
     """
 
     task: tyro.conf.OmitArgPrefixes[AnyTask]
@@ -85,7 +118,7 @@ class CompareCommand(Generic[AnyTask]):
     samples: int = 1024
 
     def __post_init__(self) -> None:
-        _check_counts(self, "examples", "draws", "samples")
+        check_counts(self, "examples", "draws", "samples")
 
 
 @dataclass(frozen=True)
@@ -94,11 +127,14 @@ class ReportCommand:
 
     Attributes:
         runs: the folder of earlier runs, or a tar archive of it.
-        to: the page; report.html in the folder if not given.  If it ends in .md, the tables alone, as Markdown.
+        to: the page.  If it ends in .md, the tables alone, as Markdown.
     """
 
     runs: tyro.conf.Positional[Path] = Path("runs")
-    to: Path = Path()
+    to: Annotated[
+        Path | None,
+        tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: report.html in the folder of the runs)"),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +144,7 @@ class DemoCommand:
     Attributes:
         out: the folder for runs.
         workers: how many runs at a time.
-        steps: of each run; 0 for what the demo is meant to take.
+        steps: how many each run takes; 0 for as many as the demo is meant to take.
     """
 
     out: Path = Path("runs") / "demo"
@@ -116,13 +152,7 @@ class DemoCommand:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        _check_counts(self, "workers")
-
-
-def _check_counts(command: Any, *names: str) -> None:
-    for name in names:
-        if getattr(command, name) < 1:
-            raise Mistake(f"{name} is {getattr(command, name)}; expected an integer ≥ 1.")
+        check_counts(self, "workers")
 
 
 # ---- from words to a command
@@ -137,17 +167,23 @@ def parse(kind: Any, name: str, given: Sequence[str], default: Any = None) -> An
     except SystemExit as ended:
         if not ended.code:
             raise
-        raise Mistake(f"{name}: {_one_line(errors.getvalue())}") from None
+        said = _one_line(errors.getvalue())
+        strange = re.match(r"Unrecognized options: ([^\s,=]+)", said)
+        if strange:
+            raise unknown(f"{name}: option", strange[1], _options_of(default or kind())) from None
+        raise Mistake(f"{name}: {said}") from None
 
 
-def number_after(option: str, given: Sequence[str]) -> float:
-    """The last number that was given for an option; 0 if there is none.  For words that `parse` has understood."""
-    found = 0.0
-    for word, following in zip(given, [*given[1:], ""]):
-        if word == option:
-            found = float(following)
-        elif word.startswith(f"{option}="):
-            found = float(word.partition("=")[2])
+def _options_of(command: Any) -> list[str]:
+    """Every option of a command and of its parts, as it is typed."""
+    hints, found = get_type_hints(type(command), include_extras=True), []
+    for name in (one.name for one in fields(command)):
+        value, marks = getattr(command, name), getattr(hints[name], "__metadata__", ())
+        if is_dataclass(value):
+            found += _options_of(value)
+        elif tyro.conf.Suppress not in marks and tyro.conf.Positional not in marks:
+            aliases = [alias for mark in marks for alias in getattr(mark, "aliases", None) or ()]
+            found += [f"--{name.replace('_', '-')}", *aliases]
     return found
 
 
@@ -185,4 +221,5 @@ def parse_of_task(kind: Any, command: str, given: Sequence[str]) -> Any:
         raise unknown("task", given[0], SETUPS)
     standard = SETUPS[given[0]]
     made = kind[type(standard.task)]
-    return parse(made, f"{command} {given[0]}", given[1:], made(standard.task if kind is CompareCommand else standard))
+    default = made(standard.task) if kind is CompareCommand else made(standard, standard.estimator)
+    return parse(made, f"{command} {given[0]}", given[1:], default)

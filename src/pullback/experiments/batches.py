@@ -1,4 +1,4 @@
-"""Examples that are there already, words as numbers, and rows of unlike lengths side by side."""
+"""Examples that are there already and the order in which they come, words as numbers, and rows side by side."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +20,28 @@ class Listed:
 
     def __getitem__(self, indices: Tensor) -> Any:
         return self.collate([self.examples[number] for number in indices.tolist()])
+
+
+class Order:
+    """In which order the examples come: a new permutation in every pass, known from the seed and the step alone.
+
+    Several processes share each batch.
+    """
+
+    def __init__(self, size: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1) -> None:
+        self.size, self.batch = size, min(batch_size or size, size)
+        self.seed, self.rank, self.processes = seed, rank, processes
+        self._pass, self._permutation = -1, torch.empty(0)
+
+    def indices(self, step: int) -> Tensor:
+        """The examples of the step after `step` steps; all of them in their own order if the batch is everything."""
+        if self.batch == self.size:
+            return torch.arange(self.size)[self.rank :: self.processes]
+        number, position = divmod(step, self.size // self.batch)
+        if number != self._pass:
+            generator = torch.Generator().manual_seed(1_000_003 * self.seed + number)
+            self._pass, self._permutation = number, torch.randperm(self.size, generator=generator)
+        return self._permutation[position * self.batch :][: self.batch][self.rank :: self.processes]
 
 
 class Vocabulary:

@@ -14,14 +14,15 @@ from rich.table import Table
 import pullback as pb
 from pullback.experiments import arguments, demo, events, listings, records
 from pullback.experiments.display import RunDisplay, measures_in_words, watching
-from pullback.experiments.estimators import Value, make_estimator
+from pullback.experiments.estimators import make_estimator
 from pullback.experiments.mistakes import Mistake, unknown
 from pullback.experiments.report import markdown, page
 from pullback.experiments.run import Run
-from pullback.experiments.sweep import Engine, cells, parse_assignment, split_rows, sweep
+from pullback.experiments.sweep import Engine, cells, rows_of, sweep
 from pullback.experiments.task import Informed, Task, batch_of
-from pullback.experiments.tasks import TASKS
-from pullback.experiments.training import Diverged, Together, train
+from pullback.experiments.tasks import SETUPS, TASKS
+from pullback.experiments.training import Diverged, train
+from pullback.experiments.watcher import Together
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,18 @@ def main(given: Sequence[str] | None = None) -> None:
 
 def _dispatch(given: list[str], console: Console) -> int:
     if not given or given[0] in ("-h", "--help"):
+        console.print(ABOUT, highlight=False)
         console.print(_overview())
         return 0
     if given[0] not in COMMANDS:
         raise unknown("command", given[0], [*COMMANDS, "warm"])
     return COMMANDS[given[0]].call(given[1:], console)
+
+
+ABOUT = (
+    "Trains models with a discrete structure inside, such as a tree, a tagging or a matching, and compares estimators "
+    "of their gradients.  Begin with `pullback demo`, or with `pullback run clusters`.\n"
+)
 
 
 def _overview() -> Table:
@@ -85,17 +93,7 @@ def _overview() -> Table:
 
 def _run(given: Sequence[str], console: Console) -> int:
     command = arguments.parse_of_task(arguments.RunCommand, "run", given)
-    run = command.run
-    run.refuse_noise(arguments.number_after("--noise", given))
-    chosen: dict[str, Value] = {}
-    for text in command.set:
-        option, values = parse_assignment(text)
-        if len(values) > 1:
-            raise Mistake(f"run: --set {text} has {len(values)} values; `pullback sweep` trains one model for each.")
-        if option in chosen:
-            raise Mistake(f"run: {option} is given twice: {chosen[option]} and {values[0]}.")
-        chosen[option] = values[0]
-        run = run.with_option(option, values[0])
+    run = command.the_run()
     log = records.Log(command.out / run.key)
     watchers = [events.Events(log)] if command.tensorboard else []
     if log.is_done:
@@ -118,12 +116,8 @@ def _run(given: Sequence[str], console: Console) -> int:
 
 def _sweep(given: Sequence[str], console: Console) -> int:
     command = arguments.parse_of_task(arguments.SweepCommand, "sweep", given)
-    task: Task = command.run.task
-    rows = task.estimators() if command.estimators == "all" else split_rows(command.estimators)
-    if command.estimators and not rows:
-        raise Mistake(f"estimators is {command.estimators!r}; expected names between commas, or all.")
-    runs = cells(command.run, rows or [command.run.estimator], command.seeds, command.set)
-    if arguments.number_after("--noise", given):
+    runs = command.runs()
+    if command.noise:
         without = dict.fromkeys(run.estimator for run in runs if not run.noise)
         if without:
             console.print(f"--noise is for labels that are pulled back: none for {', '.join(without)}.")
@@ -179,7 +173,7 @@ def _compare(given: Sequence[str], console: Console) -> int:
         )
     fitting = [name for name in task.estimators() if name not in task.yardsticks()]
     estimators = {}
-    for text in fitting if command.estimators == "all" else split_rows(command.estimators):
+    for text in fitting if command.estimators == "all" else rows_of(command.estimators, task):
         (run,) = cells(Run(task, task.estimators()[0]), [text], 1, ())
         estimators[text] = make_estimator(task, run.estimator, dict(run.options), run.noise)
     torch.manual_seed(command.seed)
@@ -205,7 +199,7 @@ def _compare(given: Sequence[str], console: Console) -> int:
 def _report(given: Sequence[str], console: Console) -> int:
     command = arguments.parse(arguments.ReportCommand, "report", given)
     beside = command.runs / "report.html" if command.runs.is_dir() else command.runs.with_name("report.html")
-    _write_report(command.runs, command.to if command.to.name else beside, console)
+    _write_report(command.runs, command.to or beside, console)
     return 0
 
 
@@ -230,20 +224,31 @@ def _read_runs(folder: Path) -> tuple[list[records.Result], list[str]]:
 
 
 def _tasks(given: Sequence[str], console: Console) -> int:
-    _nothing_more("tasks", given)
-    console.print(listings.table_of_tasks())
+    if given and not given[0].startswith("-"):
+        _nothing_more("tasks", given[1:])
+        if given[0] not in SETUPS:
+            raise unknown("task", given[0], SETUPS)
+        console.print(listings.table_of_task(given[0]), highlight=False)
+        console.print(
+            f"\n`pullback run {given[0]} --help` explains the settings, `pullback estimators` the estimators."
+        )
+    else:
+        _nothing_more("tasks", given, "[TASK]")
+        console.print(listings.table_of_tasks())
+        console.print("`pullback tasks TASK` names the estimators and settings of one; `pullback run TASK` trains it.")
     return 0
 
 
 def _estimators(given: Sequence[str], console: Console) -> int:
     _nothing_more("estimators", given)
     console.print(listings.table_of_estimators())
+    console.print(listings.LEGEND, highlight=False)
     return 0
 
 
-def _nothing_more(command: str, given: Sequence[str]) -> None:
+def _nothing_more(command: str, given: Sequence[str], usage: str = "") -> None:
     if given and given[0] in ("-h", "--help"):
-        print(f"usage: pullback {command}\n\n{COMMANDS[command].about}")
+        print(f"usage: pullback {command} {usage}".rstrip() + f"\n\n{COMMANDS[command].about}")
         raise SystemExit(0)
     if given:
         raise Mistake(f"{command}: {' '.join(given)!r} is not expected; it has no options.")
@@ -254,7 +259,7 @@ COMMANDS = {
     "sweep": Entry("train one model for each estimator, combination of settings and seed", _sweep, True, trains=True),
     "compare": Entry("compare the gradients of estimators on a batch", _compare, of_a_task=True),
     "report": Entry("write one page about the runs of a folder", _report),
-    "tasks": Entry("list the tasks", _tasks),
+    "tasks": Entry("list the tasks; with the name of one, what can be chosen in it", _tasks),
     "estimators": Entry("list the estimators of the catalog", _estimators),
     "demo": Entry("compare estimators on two tasks in a few minutes, and write a report", _demo, trains=True),
 }

@@ -10,12 +10,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
 from torch import Tensor
 
 from pullback.experiments.records import Log, Record
 from pullback.experiments.run import Run
 from pullback.experiments.task import Task
-from pullback.experiments.training import Watcher
+from pullback.experiments.watcher import Watcher
 
 _SMOOTH = 0.95
 
@@ -26,13 +27,25 @@ def measures_in_words(task: Task, measures: dict[str, float], most: int = 4) -> 
     return ", ".join(f"{name.replace('_', ' ')} {task.show(name, value)}" for name, value in shown)
 
 
+def _progress(console: Console) -> Progress:
+    """A short bar, the steps and the time left, which are never cut, and words that are where there is no room."""
+    words = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    return Progress(
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.description}", table_column=words),
+        console=console,
+        expand=True,
+    )
+
+
 class RunDisplay(Watcher):
     """One run: a bar with the loss, measures, examples per second and the time left."""
 
     def __init__(self, console: Console, examples: int) -> None:
         self.console, self.examples = console, examples
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-        self.progress = Progress(*columns, console=console)
+        self.progress = _progress(console)
         self._measures = ""
         self._loss: float | None = None  # smoothed, once it was looked at
 
@@ -59,8 +72,7 @@ class RunDisplay(Watcher):
 @contextlib.contextmanager
 def watching(runs: Sequence[Run[Any]], folder: Path, console: Console) -> Iterator[None]:
     """A bar over all runs of a sweep, read from their folders, whichever process or machine writes them."""
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console) as progress:
+    with _progress(console) as progress:
         bar = progress.add_task("", total=sum(run.steps for run in runs))
         stopped = threading.Event()
         thread = threading.Thread(target=_follow, args=(runs, folder, progress, bar, stopped), daemon=True)

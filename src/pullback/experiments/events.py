@@ -5,7 +5,7 @@ from typing import Any
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.records import Log, Record, read_records
 from pullback.experiments.run import Run
-from pullback.experiments.training import Watcher
+from pullback.experiments.watcher import Watcher
 
 
 class Events(Watcher):

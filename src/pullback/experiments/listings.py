@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 
 import pullback as pb
-from pullback.experiments.estimators import options_of
+from pullback.experiments.estimators import standard_options
 from pullback.experiments.records import Result
 from pullback.experiments.report.conclusion import conclusion
 from pullback.experiments.report.section import Row, Section
 from pullback.experiments.report.summary import sections
-from pullback.experiments.run import Run, flag
+from pullback.experiments.run import Run
 from pullback.experiments.tasks import SETUPS
 
 
@@ -51,28 +51,57 @@ def _terminal_cell(section: Section, row: Row, measure: str) -> str:
     return f"[bold]{text}[/bold]" if cell.is_best else f"{text} =" if cell.is_tied else text
 
 
+LEGEND = (
+    "s are the scores, z their argmax, p their marginals, μ their sparsemap; ∇L is the gradient of the downstream "
+    "loss; J_p and J_μ are the Jacobians of p and μ, J that of the map beside it; η is step_size, λ lam, ε noise, y a "
+    "draw, b a baseline; C takes from scores what no structure can see, and u = Cs / ‖Cs‖; s′ are scores near s whose "
+    "argmax is y; P is the probability of what is not among the k best.  Options are given as --set name=value."
+)
+
+
 def table_of_tasks() -> Table:
-    """The set-ups, and what can be trained on each."""
+    """The set-ups, each in a line or two."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("task", "what it is", "estimators that fit"):
-        table.add_column(column)
-    main: dict[str, str] = {}  # the first set-up of each task
+    table.add_column("task", no_wrap=True)
+    table.add_column("what it is, its structure, and how many estimators fit")
     for name, run in SETUPS.items():
-        first = main.setdefault(run.task.name, name)
-        estimators = ", ".join(run.task.estimators())
-        if first == name:
-            table.add_row(name, run.task.summary, estimators)
-        else:
-            is_same = run.task.estimators() == SETUPS[first].task.estimators()
-            table.add_row(name, _differences(first, run), "the same" if is_same else estimators)
+        count = len(run.task.estimators())
+        table.add_row(name, f"{_summary(name)}  [dim]{_structure(run)}, {count} estimator{'s' * (count > 1)}[/dim]")
     return table
 
 
-def _differences(first: str, run: Run[Any]) -> str:
-    """What a set-up changes of the first one of its task."""
+def table_of_task(name: str) -> Table:
+    """One set-up, with all that can be chosen."""
+    task, settings = SETUPS[name].task, SETUPS[name].settings()
+    yardsticks = task.yardsticks()
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_row("task", name)
+    table.add_row("what it is", _summary(name))
+    table.add_row("structure", _structure(SETUPS[name]))
+    table.add_row("yardsticks", ", ".join(yardsticks))
+    table.add_row("estimators", ", ".join(row for row in task.estimators() if row not in yardsticks))
+    table.add_row("settings", ", ".join(_assigned(setting, value) for setting, value in settings.items()))
+    return table
+
+
+def _summary(name: str) -> str:
+    """What a set-up is; of one that is not the first of its task, what it changes."""
+    run = SETUPS[name]
+    first = next(other for other in SETUPS if SETUPS[other].task.name == run.task.name)
+    if first == name:
+        summary: str = run.task.summary
+        return summary
     standard = SETUPS[first].settings()
-    changed = [flag(name, value) for name, value in run.settings().items() if value != standard[name]]
-    return f"{first} {' '.join(changed)}"
+    changed = {setting: value for setting, value in run.settings().items() if value != standard[setting]}
+    shown = [_assigned(setting, value) for setting, value in changed.items() if setting in vars(run.task)]
+    return f"{first} with {', '.join(shown) or 'other settings of training'}."
+
+
+def _structure(run: Run[Any]) -> str:
+    structure = run.task.structure
+    inner = f"({type(structure.structure).__name__})" if isinstance(structure, pb.Independent) else ""
+    return type(structure).__name__ + inner
 
 
 def table_of_estimators() -> Table:
@@ -82,6 +111,15 @@ def table_of_estimators() -> Table:
     table.add_column("gradient of the scores; kind, what it needs, decoder runs in a step, options")
     for name, entry in pb.CATALOG.items():
         facts = [entry.kind, f"needs {entry.needs_in_words}", f"decoder runs: {entry.evaluations}"]
-        options = ", ".join(options_of(name))
-        table.add_row(name, f"{entry.formula}\n[dim]{'; '.join(facts)}[/dim]{chr(10) + options if options else ''}")
+        is_made_by_tasks = entry.kind == "yardstick"  # and has no options there
+        options = {} if is_made_by_tasks else standard_options(name)
+        shown = ", ".join(_assigned(option, value) for option, value in options.items())
+        table.add_row(name, f"{entry.formula}\n[dim]{'; '.join(facts)}[/dim]{chr(10) + shown if shown else ''}")
     return table
+
+
+def _assigned(name: str, value: Any) -> str:
+    """`name=value` as --set takes it."""
+    if isinstance(value, bool | type):
+        value = (value.__name__ if isinstance(value, type) else str(value)).lower()
+    return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"

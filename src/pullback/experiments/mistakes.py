@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class Mistake(Exception):
@@ -18,3 +19,17 @@ def unknown(what: str, name: str, names: Iterable[str]) -> Mistake:
     near = difflib.get_close_matches(name, every, n=1)
     suggestion = f"; did you mean {near[0]!r}?" if near else "."
     return Mistake(f"{what} {name!r} is not known{suggestion}  There are: {', '.join(every) or 'none'}.")
+
+
+def check_counts(given: Any, *names: str) -> None:
+    """Raises where one of the named settings is not a count."""
+    for name in names:
+        if getattr(given, name) < 1:
+            raise Mistake(f"{name} is {getattr(given, name)}; expected an integer ≥ 1.")
+
+
+def check_shares(given: Any, *names: str) -> None:
+    """Raises where one of the named settings is not a share of which something is left."""
+    for name in names:
+        if not 0 <= getattr(given, name) < 1:
+            raise Mistake(f"{name} is {getattr(given, name)}; expected a number ≥ 0 and < 1.")

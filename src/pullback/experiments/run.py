@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_typ
 import tyro
 
 from pullback.experiments.estimators import Value, make_estimator, standard_options, takes_noise
-from pullback.experiments.mistakes import Mistake, unknown
+from pullback.experiments.mistakes import Mistake, check_counts, unknown
 from pullback.experiments.task import Task
 
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -22,8 +22,8 @@ class Optimizer:
 
     Attributes:
         algorithm: adam, adamw or sgd (with momentum 0.9).
-        learning_rate: of the decoder, and of the encoder unless it has one of its own.
-        encoder_learning_rate: of the encoder; 0 for the same as the decoder's.
+        learning_rate: that of the decoder, and of the encoder unless it has one of its own.
+        encoder_learning_rate: that of the encoder; 0 for the same as the decoder's.
         batch_size: examples in a step; 0 for all of them.
         decay: constant, or cosine: the learning rate falls to 0 along a cosine.
         clip: the largest norm of the gradient; 0 for any.
@@ -53,21 +53,22 @@ class Run(Generic[AnyTask]):
     Attributes:
         task: what is learned, with its settings.
         estimator: a name in the catalog (`pullback estimators`), or a yardstick of the task such as gold or frozen.
-        options: of the estimator, as pairs in the order of their names; those that say what it does anyway are left
-            out.
+        options: those of the estimator, as pairs in the order of their names, without those that say what it does
+            anyway.
         noise: the scale of Gumbel noise on the scores in training, for methods that pull labels back; others are random
             by themselves, have names of their own where they are, or need none: they have 0.
         noise_until: the share of the steps after which there is no noise; it falls to 0 in a line.  0: it stays.
+        optimizer: how parameters follow their gradients.
         steps: how many times the parameters are updated.
         evaluate_every: steps between two records.
-        seed: of parameters, order of the data, samples and noise.
+        seed: the seed of parameters, order of the data, samples and noise.
     """
 
     task: AnyTask
-    estimator: str = "spigot"
-    options: tyro.conf.Suppress[tuple[tuple[str, Value], ...]] = ()  # --set on the command line
-    noise: float = 0.0
-    noise_until: float = 0.0
+    estimator: tyro.conf.Suppress[str] = "spigot"  # commands have options for what is suppressed here
+    options: tyro.conf.Suppress[tuple[tuple[str, Value], ...]] = ()
+    noise: tyro.conf.Suppress[float] = 0.0
+    noise_until: tyro.conf.Suppress[float] = 0.0
     optimizer: Optimizer = field(default_factory=Optimizer)
     steps: int = 1000
     evaluate_every: int = 100
@@ -86,9 +87,7 @@ class Run(Generic[AnyTask]):
             raise Mistake(f"noise_until is {self.noise_until}; expected a share of the steps, between 0 and 1.")
         if self.noise == 0:
             object.__setattr__(self, "noise_until", 0.0)
-        for name in ("steps", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise Mistake(f"{name} is {getattr(self, name)}; expected an integer ≥ 1.")
+        check_counts(self, "steps", "evaluate_every")
         for name, seed in (("seed", self.seed), ("data_seed", getattr(self.task, "data_seed", 0))):
             if not 0 <= seed < 2**32:
                 raise Mistake(f"{name} is {seed}; expected an integer from 0 to 2^32 − 1.")
@@ -172,13 +171,15 @@ class Run(Generic[AnyTask]):
     def command(self, name: str, standard: "Run[Any]") -> str:
         """The command that repeats this run; `name` is a set-up, and `standard` its run."""
         standard = replace(standard, estimator=self.estimator, options=())  # one that takes no noise needs no --noise 0
-        changed = [
-            flag(setting, value)
-            for setting, value in self.settings().items()
-            if setting == "estimator" or value != standard.settings()[setting]
+        settings, before = self.settings(), standard.settings()
+        changed = [flag(setting, value) for setting, value in settings.items() if value != before[setting]]
+        # --set would not tell an option from a setting of the same name.
+        own = ", ".join(f"{option}={value}" for option, value in self.options if option in settings)
+        estimator = flag("estimator", f"{self.estimator}({own})" if own else self.estimator)
+        options = [
+            f"--set {option}={shlex.quote(str(value))}" for option, value in self.options if option not in settings
         ]
-        options = [f"--set {option}={shlex.quote(str(value))}" for option, value in self.options]
-        return " ".join(["pullback run", name, *changed, *options])
+        return " ".join(["pullback run", name, estimator, *changed, *options])
 
 
 def _plain(value: Value) -> Value:

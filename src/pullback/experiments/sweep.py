@@ -2,8 +2,10 @@
 
 import contextlib
 import itertools
+import signal
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +18,7 @@ from pullback.experiments.events import Events
 from pullback.experiments.mistakes import Mistake, unknown
 from pullback.experiments.records import Busy, Log
 from pullback.experiments.run import Run
+from pullback.experiments.task import Task
 from pullback.experiments.training import Diverged, train
 
 Engine = Literal["processes", "here", "ray"]
@@ -23,19 +26,22 @@ TRIES = 3  # of a cell whose process was killed; each goes on where the last sto
 PATIENCE = 10  # seconds to wait for a run that another process holds
 
 
-def cells(standard: Run[Any], rows: Sequence[str], seeds: int, grid: Sequence[str]) -> list[Run[Any]]:
+def cells(
+    standard: Run[Any], rows: Sequence[str], seeds: int, grid: Sequence[str], told: Mapping[str, float] | None = None
+) -> list[Run[Any]]:
     """The runs of a sweep: every row with every combination of the grid, for `seeds` seeds.
 
     rows: estimators, each with options and settings of its own if need be: "spigot(step_size=0.1, noise=1)".
     grid: "name=value,value,...": options of estimators, or settings of the run.  An estimator without such an option
     has one cell instead of several; an option that none of them has is a `Mistake`.
+    told: noise and noise_until of rows that do not name their own, if not those of `standard`.
     """
     if seeds < 1:
         raise Mistake(f"seeds is {seeds}; expected an integer ≥ 1.")
-    starts = [_row(standard, text) for text in rows]
+    starts = [_row(standard, text, told or {}) for text in rows]
     axes = [parse_assignment(text) for text in grid]
     for name in {name for name, _ in axes if [other for other, _ in axes].count(name) > 1}:
-        raise Mistake(f"{name} is given twice; expected all its values in one list, such as {name}=0.1,1.")
+        raise Mistake(f"{name} is given twice; expected once, in a sweep with a list of values such as {name}=0.1,1.")
     for start, (name, _) in itertools.product(starts, axes):
         if name in options_of(start.estimator) and name in start.settings():
             raise Mistake(
@@ -63,19 +69,29 @@ def _with(run: Run[Any], name: str, value: Value, estimators: list[str]) -> Run[
     return run.with_option(name, value) if name in options_of(run.estimator) else run
 
 
-def _row(standard: Run[Any], text: str) -> Run[Any]:
+def _row(standard: Run[Any], text: str, told: Mapping[str, float]) -> Run[Any]:
     name, _, inside = text.strip().partition("(")
     if text.count("(") != text.count(")"):
         raise Mistake(
             f"{text.strip()!r} has a parenthesis without its partner; expected a row such as spigot(step_size=0.1)."
         )
-    run = replace(standard, estimator=name, options=standard.options if name == standard.estimator else ())
+    options = standard.options if name == standard.estimator else ()
+    changes: dict[str, Any] = {"estimator": name, "options": options, **told}
+    run = replace(standard, **changes)
     for part in filter(None, inside.rstrip(")").split(",")):
         option, (value,) = parse_assignment(part.strip())
         run = _with(run, option, value, [name])
-        if option == "noise":
+        if option == "noise" and option not in options_of(name):
             run.refuse_noise(bool(value))
     return run
+
+
+def rows_of(text: str, task: Task) -> list[str]:
+    """The rows that are meant by "all", or by names between commas."""
+    rows = task.estimators() if text == "all" else split_rows(text)
+    if not rows:
+        raise Mistake(f"estimators is {text!r}; expected names between commas, or all.")
+    return rows
 
 
 def split_rows(text: str) -> list[str]:
@@ -141,12 +157,17 @@ def sweep(
         reason = Log(folder / run.key).failure
         if reason is not None:
             failures[run.key] = reason
+    if engine != "ray":  # whose machines may have files that this one has not
+        for task in dict.fromkeys(run.task for run in runs if is_open(run, folder)):
+            task.data()  # a file that is missing is a mistake at once, and not in every worker
     for attempt in range(TRIES):
         todo = [run for run in runs if is_open(run, folder) and run.key not in failures]
         if not todo:
             break
         try:
             with _engine(engine):
+                if engine == "processes" and workers > 1:
+                    _start_deaf(workers)
                 work = (joblib.delayed(train_cell)(run, folder, tensorboard) for run in todo)
                 answers = joblib.Parallel(n_jobs=1 if engine == "here" else workers, batch_size=1)(work)
         except Mistake:
@@ -177,6 +198,22 @@ def train_cell(run: Run[Any], folder: Path, tensorboard: bool = False) -> str:
         else:
             break
     return ""
+
+
+def _start_deaf(workers: int) -> None:
+    """Starts the processes of joblib so that they do not hear Ctrl-C: this one hears it, and ends them.
+
+    Otherwise each would print where it was interrupted.  A process inherits what is ignored when it is started, which
+    is while `Parallel` hands out its first work; waiting for the answers is not ignored any more.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return  # where no signals arrive
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        answers = joblib.Parallel(n_jobs=workers, return_as="generator")(joblib.delayed(int)() for _ in range(workers))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    list(answers)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from sklearn.metrics import v_measure_score
 from torch import Tensor, nn
 
 import pullback as pb
-from pullback.experiments.mistakes import Mistake
+from pullback.experiments.mistakes import check_counts
 from pullback.experiments.task import Model, Picture, Split, Task, batch_of
 
 TRAIN, VALIDATION, TEST = 5000, 1000, 1000
@@ -71,7 +71,7 @@ class Clusters(Task):
     Attributes:
         clusters: how many there are (K).
         features: the dimension of the points.
-        data_seed: of centers, rules and points.
+        data_seed: the seed of centers, rules and points.
     """
 
     clusters: int = 3
@@ -84,8 +84,7 @@ class Clusters(Task):
     enumerable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.clusters < 1 or self.features < 1:
-            raise Mistake(f"clusters is {self.clusters}, features {self.features}; expected integers ≥ 1.")
+        check_counts(self, "clusters", "features")
 
     def data(self) -> dict[str, Points]:
         """Parts drawn from the same centers and rules.

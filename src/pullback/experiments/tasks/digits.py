@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import pullback as pb
-from pullback.experiments.mistakes import Mistake
+from pullback.experiments.mistakes import Mistake, check_counts
 from pullback.experiments.task import Model, Picture, Split, Task, batch_of
 
 PIXELS, DIGITS = 64, 10
@@ -143,7 +143,7 @@ class Digits(Task):
         n: how many images are in a list, all of different digits.
         train: how many lists to train on.
         test: how many to validate on, and to test on; of images that are not seen in training.
-        data_seed: of the split of the images, and of the lists.
+        data_seed: the seed of the split of the images, and of the lists.
     """
 
     latent: Literal["matching", "ranking"] = "matching"
@@ -159,8 +159,7 @@ class Digits(Task):
     def __post_init__(self) -> None:
         if not 2 <= self.n <= DIGITS:
             raise Mistake(f"n is {self.n}; expected 2 to {DIGITS} different digits.")
-        if min(self.train, self.test) < 1:
-            raise Mistake(f"train is {self.train}, test {self.test}; expected integers ≥ 1.")
+        check_counts(self, "train", "test")
 
     def data(self) -> dict[str, Drawn]:
         counts = {"train": self.train, "validation": self.test, "test": self.test}

@@ -166,14 +166,14 @@ class ListOps(Task):
     """The value of a nested expression through a latent dependency tree over its tokens.
 
     Attributes:
-        depth: of the deepest expressions; all depths are equally frequent.
+        depth: that of the deepest expressions; all depths are equally frequent.
         shortest: the fewest tokens.
         longest: the most tokens.
         arguments: the most arguments of an operator.
         typed: only operators may be heads; without it a digit can head a group as well for this decoder.
         train: how many expressions to train on.
         test: how many to validate on, and to test on.
-        data_seed: of the expressions.
+        data_seed: the seed of the expressions.
         data_folder: a folder with published files, to test on one of them instead of on expressions of our own.
         published: the file to test on; expressions with other operators than ours are left out.
     """

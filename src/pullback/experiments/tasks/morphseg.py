@@ -17,7 +17,7 @@ from torch.nn.functional import poisson_nll_loss
 import pullback as pb
 from pullback.experiments.batches import Listed, Vocabulary, padded
 from pullback.experiments.files import DataFolder, lines_of
-from pullback.experiments.mistakes import Mistake
+from pullback.experiments.mistakes import Mistake, check_counts
 from pullback.experiments.modules import BiLSTM
 from pullback.experiments.spans import share_of_found
 from pullback.experiments.task import Model, Picture, Split, Task
@@ -172,9 +172,7 @@ class MorphSegmentation(Task):
     percent: ClassVar[tuple[str, ...]] = ("boundary_f1", "boundary_precision", "boundary_recall", "morph_f1", "words")
 
     def __post_init__(self) -> None:
-        for name in ("longest", "widest", "fewest", "hidden"):
-            if getattr(self, name) < 1:
-                raise Mistake(f"{name} is {getattr(self, name)}; expected an integer ≥ 1.")
+        check_counts(self, "longest", "widest", "fewest", "hidden")
 
     @property
     def _words(self) -> Words:

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 import pullback as pb
 from pullback.experiments.batches import Listed, padded
 from pullback.experiments.files import DataFolder, lines_of
-from pullback.experiments.mistakes import Mistake
+from pullback.experiments.mistakes import Mistake, check_counts, check_shares
 from pullback.experiments.modules import Biaffine, BiLSTM
 from pullback.experiments.supervision import SupervisedTask, Undecoded, mistakes_in
 from pullback.experiments.task import LIKELY, Model, Picture, Split
@@ -110,11 +110,8 @@ class Parsing(SupervisedTask):
     row_settings: ClassVar[tuple[str, ...]] = ("projective",)
 
     def __post_init__(self) -> None:
-        if min(self.longest, self.hidden) < 1 or not 0 <= self.dropout < 1:
-            raise Mistake(
-                f"longest is {self.longest}, hidden {self.hidden} and dropout {self.dropout}; expected integers ≥ 1, "
-                "and a number from 0 up to 1."
-            )
+        check_counts(self, "longest", "hidden")
+        check_shares(self, "dropout")
 
     def data(self) -> dict[str, Split]:
         sentences = self._treebank.sentences

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 import pullback as pb
 from pullback.experiments.files import DataFolder
-from pullback.experiments.mistakes import Mistake
+from pullback.experiments.mistakes import check_counts
 from pullback.experiments.modules import Biaffine, BiLSTM
-from pullback.experiments.task import LIKELY, Model, Picture, Split, Task, batch_of
-from pullback.experiments.tasks.reviews import SIZE, Batch, GloveOrTrained, Reviews, judged, read_reviews, some_short
+from pullback.experiments.task import LIKELY, Model, Picture, Split, batch_of
+from pullback.experiments.tasks.reviews import SIZE, Batch, GloveOrTrained, Reviews, ReviewTask, judged, some_short
 
 CHUNK = 250  # examples that are evaluated at a time
 
@@ -75,12 +75,12 @@ class BiLSTMDecoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class Polarity(Task):
+class Polarity(ReviewTask):
     """Whether a sentence is for or against a film, through a latent dependency tree over its words.
 
     Attributes:
         decoder: tree, which hears words through the tree alone; or bilstm, which ignores the tree, for comparison.
-        rounds: of messages; a word that is more arcs away from the root is not heard.
+        rounds: how many rounds of messages; a word that is more arcs away from the root is not heard.
         longest: sentences with more words are cut after so many.
         data_folder: a folder with sentence_polarity, and with glove100 for word vectors; a sample if it is empty.
     """
@@ -96,15 +96,7 @@ class Polarity(Task):
     descriptive: ClassVar[tuple[str, ...]] = ("heard", "depth", "neighbors")
 
     def __post_init__(self) -> None:
-        if min(self.rounds, self.longest) < 1:
-            raise Mistake(f"rounds is {self.rounds}, longest {self.longest}; expected integers ≥ 1.")
-
-    @property
-    def reviews(self) -> Reviews:
-        return read_reviews(self.data_folder, self.longest)
-
-    def data(self) -> dict[str, Split]:
-        return {name: self.reviews.split(name) for name in ("train", "validation", "test")}
+        check_counts(self, "rounds", "longest")
 
     @property
     def structure(self) -> pb.Structure:

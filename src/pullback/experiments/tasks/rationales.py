@@ -14,10 +14,10 @@ from torch.nn.functional import cross_entropy
 
 import pullback as pb
 from pullback.experiments.files import DataFolder
-from pullback.experiments.mistakes import Mistake
+from pullback.experiments.mistakes import Mistake, check_counts
 from pullback.experiments.modules import BiLSTM
-from pullback.experiments.task import Model, Picture, Split, Task, batch_of
-from pullback.experiments.tasks.reviews import SIZE, Batch, GloveOrTrained, Reviews, judged, read_reviews, some_short
+from pullback.experiments.task import Model, Picture, Split, batch_of
+from pullback.experiments.tasks.reviews import SIZE, Batch, GloveOrTrained, Reviews, ReviewTask, judged, some_short
 
 CHUNK = 250  # examples that are evaluated at a time
 
@@ -62,7 +62,7 @@ def chosen(z: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Rationales(Task):
+class Rationales(ReviewTask):
     """A few words, chosen before the classifier sees them, that say whether a sentence is for or against a film.
 
     Attributes:
@@ -91,17 +91,9 @@ class Rationales(Task):
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise Mistake(f"share is {self.share}; expected a number between 0 and 1.")
-        if self.longest < 1:
-            raise Mistake(f"longest is {self.longest}; expected an integer ≥ 1.")
+        check_counts(self, "longest")
         if not min(self.together, self.price) >= 0:
             raise Mistake(f"together is {self.together}, price {self.price}; expected numbers ≥ 0.")
-
-    @property
-    def reviews(self) -> Reviews:
-        return read_reviews(self.data_folder, self.longest)
-
-    def data(self) -> dict[str, Split]:
-        return {name: self.reviews.split(name) for name in ("train", "validation", "test")}
 
     # ---- the model
 

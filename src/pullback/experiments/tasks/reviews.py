@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pullback.experiments.batches import Listed, Vocabulary, padded
 from pullback.experiments.files import lines_of
 from pullback.experiments.mistakes import Mistake
+from pullback.experiments.task import Split, Task
 from pullback.experiments.words import GLOVE_SIZE, has_glove, read_glove
 
 FILE = "sentence_polarity/sentence_polarity.tsv"
@@ -102,6 +103,20 @@ def judged(label: int, answer: int) -> str:
     """What is said about the picture of a sentence."""
     sides = ("against", "for")
     return f"{sides[label]} the film; the model says {sides[answer]}"
+
+
+class ReviewTask(Task):
+    """A task about these sentences: the settings say where they are and after how many words they are cut."""
+
+    longest: int
+    data_folder: str
+
+    @property
+    def reviews(self) -> Reviews:
+        return read_reviews(self.data_folder, self.longest)
+
+    def data(self) -> dict[str, Split]:
+        return {name: self.reviews.split(name) for name in ("train", "validation", "test")}
 
 
 def some_short(batch: Batch, longest: int, count: int) -> list[int]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import pullback as pb
-from pullback.experiments.mistakes import Mistake
+from pullback.experiments.mistakes import Mistake, check_counts
 from pullback.experiments.task import Informed, Model, Picture, Split, Task, batch_of
 
 DRAWS = 50  # of a random estimator, for its bias and variance
@@ -69,7 +69,7 @@ class SubsetToy(Task):
         n: how many items there are.
         k: how many of them are chosen.
         instances: targets, each learned on its own; measures are means over them.
-        data_seed: of the targets.
+        data_seed: the seed of the targets.
     """
 
     n: int = 10
@@ -85,8 +85,7 @@ class SubsetToy(Task):
     def __post_init__(self) -> None:
         if not 0 < self.k < self.n <= 16:
             raise Mistake(f"n is {self.n} and k is {self.k}; expected 0 < k < n ≤ 16.")
-        if self.instances < 1:
-            raise Mistake(f"instances is {self.instances}; expected an integer ≥ 1.")
+        check_counts(self, "instances")
 
     def data(self) -> dict[str, Targets]:
         """The same targets throughout: there is nothing to generalize to."""

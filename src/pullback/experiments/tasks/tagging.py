@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 import pullback as pb
 from pullback.experiments.batches import Listed, padded
 from pullback.experiments.files import DataFolder, lines_of
-from pullback.experiments.mistakes import Mistake
+from pullback.experiments.mistakes import Mistake, check_counts, check_shares
 from pullback.experiments.modules import BiLSTM
 from pullback.experiments.spans import share_of_found, spans_of
 from pullback.experiments.supervision import SupervisedTask, Undecoded, mistakes_in
@@ -169,11 +169,8 @@ class NameTagging(SupervisedTask):
     row_settings: ClassVar[tuple[str, ...]] = ("transitions",)
 
     def __post_init__(self) -> None:
-        if self.hidden < 1 or not 0 <= self.dropout < 1:
-            raise Mistake(
-                f"hidden is {self.hidden} and dropout {self.dropout}; expected an integer ≥ 1, and a number from 0 up "
-                "to 1."
-            )
+        check_counts(self, "hidden")
+        check_shares(self, "dropout")
 
     def data(self) -> dict[str, Split]:
         posts = read_all(self.data_folder).posts

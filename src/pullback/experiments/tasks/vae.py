@@ -134,7 +134,7 @@ class DigitsVAE(Task):
         latent: choices: `size` of them, each out of `out_of`; or bits: `size` of them.
         size: how many choices or bits describe an image.
         out_of: how many options a choice has; bits have none of it.
-        data_seed: of the split of the images.
+        data_seed: the seed of the split of the images.
     """
 
     latent: Literal["choices", "bits"] = "choices"
