@@ -75,8 +75,8 @@ def _round(potential, sink):
 def threshold(row, begin, length, flow, rounds):
     """τ with Σ max(0, xₖ − τ) = flow, by Newton's method from the left of a convex function; −∞ if no xₖ is finite.
 
-    Returns the number of xₖ above it, too, at least 1, as of the last round.  Where `rounds` were not enough, the sum is
-    larger than the flow.
+    Returns the number of xₖ above it, too, at least 1, as of the last round.  Where `rounds` were not enough, the sum
+    is larger than the flow.
 
     The xₖ are the numbers of `row` from `begin` on; `length` is a multiple of four.
     """
