@@ -51,11 +51,12 @@ from pullback.kernels.tree_cuts.subtours import (
 from pullback.kernels.tree_cuts.tight import complete
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
+CUT_WITHIN = 1e-10  # the same inside the sets of a family; what crosses the family may add up that of many
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
-STEPS = 2  # of the dual before looking for more sets
+STEPS = 2  # of the dual before looking for more sets; more of them once sets are nested
 SOLVED, LEFT, UNSOLVED = 0, 1, 2
 MANY, PER_WORD = 8, 0.125  # more sets than this together are deeply nested
-TURNS = 6  # that find sets which are disjoint; mostly there are no more
+TURNS = 4  # that look for disjoint sets
 PLACES = 64  # of a small table, a power of 2
 
 
@@ -173,10 +174,10 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
-    twice its residual count.  Once there are many sets, or no end after some turns, they are nested, and nested ones are
-    looked for inside each set of the family.  The dimension of the face is what the sets leave of the freedom of the
-    columns; if that is less than a third and there are many, the instance is left after each `rounds` turns.  Returns the
-    outcome and the number of sets.
+    twice its residual count.  Once there are many sets, or no end after some turns, nested ones are looked for inside
+    each set of the family.  The dimension of the face is what the sets leave of the freedom of the columns; if that is
+    less than a third and there are many, the instance is left after each `rounds` turns.  Returns the outcome and the
+    number of sets.
     """
     patience = steps
     number = np.int64(2)
@@ -188,29 +189,28 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
             if sets[k].multiplier == 0.0:
                 remove(n, number, k, words, sets, arcs)
                 number -= 1
-        goal = 1.0 - CUT - 1e-13 * largest_penalty(number, sets) - 2.0 * residual
         many = number > MANY + PER_WORD * n
         nested = many or turn >= TURNS
-        network = (nodes, edges, queue, reached, found)
-        violated, number = _add_cuts(n, number, goal, nested, nested, score, words, sets, arcs, row, network)
-        if nested and violated == 0 and residual == 0.0:  # what crosses the family may add up round-off of many sets
-            violated, number = _add_cuts(n, number, goal, nested, False, score, words, sets, arcs, row, network)
+        tolerance = (CUT_WITHIN if nested else CUT) + 1e-13 * largest_penalty(number, sets) + 2.0 * residual
+        violated, number = _add_cuts(
+            n, number, 1.0 - tolerance, nested, score, words, sets, arcs, row, nodes, edges, queue, reached, found
+        )
         if violated == 0 and residual == 0.0:
             return SOLVED, number
-        patience = steps if violated > 0 else LIMIT
+        patience = (4 if nested else 1) * steps if violated > 0 else LIMIT
         if rounds > 0 and many and (turn + 1) % rounds == 0 and 3 * number > 2 * _freedom(n, words, arcs):
             return LEFT, number
     return UNSOLVED, number
 
 
 @inner
-def _add_cuts(n, number, goal, nested, within, score, words, sets, arcs, row, network):
+def _add_cuts(n, number, goal, nested, score, words, sets, arcs, row, nodes, edges, queue, reached, found):
     """Add sets that receive less than `goal`; returns how many were found, and the new number of sets.
 
-    within: look only for those that cross none of the family, which is complete if all of it receives exactly 1.
+    nested: they may be nested, but cross none of the family.  None is missed if all of that receives exactly 1: a set
+    that crosses it falls apart into sets which do not, and receive as much less than 1 together.
     """
-    nodes, edges, queue, reached, found = network
-    if within:
+    if nested:
         count, settled = separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue)
     else:
         count, settled = n, separate(n, goal, words, arcs, nodes, edges, queue)
@@ -222,7 +222,7 @@ def _add_cuts(n, number, goal, nested, within, score, words, sets, arcs, row, ne
         if not is_violated:
             return violated, number
         violated += 1
-        if within:
+        if nested:
             words_of(n, number, found[0], words, sets)
         number = _add_cut(n, number, score, words, sets, arcs, row, found)
 

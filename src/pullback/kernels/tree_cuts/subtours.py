@@ -485,9 +485,9 @@ def _blocking_flow(v, depth, wanted, nodes, edges, path):
 def _peel(words, nodes, edges, member):
     """Drop the words that hang off a violated set.
 
-    Without u the set receives degree(u) − 1 more, so a degree of less than 1 makes the smaller set more violated.  One of
-    exactly 1 leaves it as violated, and then only a word that is head of none is dropped: where scores are tied, a chain
-    of sets may be violated alike, and the words would fall off one after the other until all are the innermost.
+    Without u the set receives degree(u) − 1 more, so a degree of less than 1 makes the smaller set more violated.  One
+    of exactly 1 leaves it as violated, and then only a word that is head of none is dropped: where scores are tied, a
+    chain of sets may be violated alike, and word after word would fall off until every set is the innermost.
     """
     size = len(words)
     for j in words:

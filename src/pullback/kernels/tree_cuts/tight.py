@@ -39,10 +39,10 @@ def _search(n, k, count, number, most, words, sets, arcs, nodes, edges, place, q
     """Add sets of nodes of set k that have less than `most` words; returns the new number of sets.
 
     For one node v after the other, all tight sets around it: the smallest with each other node, which span them.  The
-    largest of these is left to its own turn.  What crosses it makes with it a tight set around v, and one inside it, and
-    says no more than these.  So all its nodes are settled, and count as outside from then on; v alone if there is none.
-    A node that is fed by these alone settles as well: a set around it says no more than the sums of its words.  Nor does
-    a set around v without a head of v, so that heads are asked first.
+    largest of these is left to its own turn.  What crosses it makes with it a tight set around v and one inside it,
+    and says no more than these.  So all its nodes are settled, and count as outside from then on; v alone if there is
+    none.  A node that is fed by these alone settles as well: a set around it says no more than the sums of its words.
+    Nor does a set around v without a head of v, so that heads are asked first.
     """
     searches = 0
     settled, done = settle_fed(count, 1.0 - TIGHT, nodes, queue), 0
@@ -63,13 +63,15 @@ def _search(n, k, count, number, most, words, sets, arcs, nodes, edges, place, q
                 if edges[e].mass > 0.0 and not nodes[u].settled and not found:
                     searches += 1
                     found = _is_smaller(u, v, searches, most, nodes, edges, reached)
+            nodes[v].reaches = 1
             for u in range(1, count + 1 if found else 1):
-                if u != v and not nodes[u].settled:
+                if nodes[u].reaches == 0 and not nodes[u].settled:
                     searches += 1
                     if _is_smaller(u, v, searches, most, nodes, edges, reached):
                         for j in range(1, n + 1):
                             member[j] = place[j] > 0 and nodes[place[j]].seen == searches
                         number = _add(n, number, member, words, sets, arcs)
+                        _mark_equals(u, searches, nodes, edges, reached)
             restore(count, nodes, edges)
         settled = settle(v, nodes, queue, settled)
         if found:
@@ -95,7 +97,7 @@ def _child_around(n, k, v, words, sets, place):
 def _has_more(v, nodes, edges):
     """Whether paths of two arcs show that every set around v and a head of it receives more than 1.
 
-    It receives what leads from outside to v and to the heads in it.  So it does if each head is fed more than it sends to v.
+    It receives what leads from outside to v and to the heads in it: more, if each head is fed more than it sends to v.
     """
     for e in range(nodes[v].first, nodes[v + 1].first):
         nodes[edges[e].target].spare = nodes[edges[e].target].fed
@@ -245,6 +247,23 @@ def _is_smaller(u, v, search, most, nodes, edges, reached):
         nodes[u].reaches = most
         return False
     return True
+
+
+@inner
+def _mark_equals(u, search, nodes, edges, reached):
+    """Mark the nodes of the set that this search found from u which reach u: the same set is found from them."""
+    nodes[u].reaches = 1
+    reached[0] = u
+    filled, done = 1, 0
+    while done < filled:
+        first, last = nodes[reached[done]].first, nodes[reached[done] + 1].first
+        done += 1
+        for e in range(first, last):
+            target = nodes[edges[e].target]
+            if edges[edges[e].twin].residual > TIGHT and target.seen == search and target.reaches == 0:
+                target.reaches = 1
+                reached[filled] = edges[e].target
+                filled += 1
 
 
 @inner
