@@ -77,18 +77,18 @@ def _search(n, k, count, number, most, words, sets, arcs, nodes, edges, place, q
         if found:
             around = _child_around(n, k, v, words, sets, place)
             for j in range(1, n + 1):
-                if place[j] > 0 and not nodes[place[j]].settled and contains(around, j, words, sets):
+                if around > k and place[j] > 0 and not nodes[place[j]].settled and contains(around, j, words, sets):
                     settled = settle(place[j], nodes, queue, settled)
 
 
 @inner
 def _child_around(n, k, v, words, sets, place):
-    """The child of set k that contains node v."""
+    """The child of set k that contains node v, or k itself."""
     j = 1
     while place[j] != v:
         j += 1
     child = words[j].home
-    while sets[child].parent != k:
+    while child > k and sets[child].parent != k:
         child = sets[child].parent
     return child
 
