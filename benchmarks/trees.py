@@ -318,6 +318,29 @@ def flat() -> Iterator[Figure]:
         scores = 5 * (ring.roll(1, 1) + ring.roll(-1, 1)) + noise
         times = take_turns({OURS: lambda: pb.DependencyTree().sparsemap(scores)}, rounds=(1, 3))
         yield absolute(times, size=f"non-projective, every word between two rivals, {words} words", unit="s/sentence")
+    yield from _tied_by_position()
+
+
+def _tied_by_position() -> Iterator[Figure]:
+    """Scores of the distance alone, as a position bias gives them, and of the head alone, against N(0, 1)."""
+    trees = pb.DependencyTree()
+    for words in (25, 100, 400):
+        place = torch.arange(words + 1.0)
+        distance = (place[:, None] - place).abs()
+        noise = random_scores(1, words)[0]
+        for name, scores in (
+            ("−distance", -distance),
+            ("−distance / 10", -0.1 * distance),
+            ("−log(1 + distance)", -distance.log1p()),
+            ("heads alike / 100", 0.01 * noise[:, :1].expand_as(noise)),
+        ):
+            times = take_turns(
+                {OURS: lambda s=scores: trees.sparsemap(s), "N(0, 1)": lambda s=noise: trees.sparsemap(s)},
+                rounds=(2, 5),
+            )
+            medians = {OURS: times.median(OURS), "N(0, 1)": times.median("N(0, 1)")}
+            size = f"non-projective, {name}, {words} words"
+            yield Figure(size, times.ratio(OURS, "N(0, 1)"), "of the time of N(0, 1)", at_most=20.0, times=medians)
 
 
 @case("trees.tolerance")

@@ -115,6 +115,7 @@ WORKLOADS = (
     Workload("Matching", Matching, (6, 5), (*_BEST, "topk", *_MIXTURES, "sinkhorn")),
     Workload("Tagging", lambda: Tagging(torch.eye(3)), (6, 3), (*_SUMS, "max_marginals", "pair_marginals")),
     Workload("Tagging", lambda: Tagging(torch.eye(3)), (6, 3), (*_BEST, "topk", *_MIXTURES)),
+    Workload("Tagging", lambda: Tagging(torch.eye(3).double()), (6, 3), ("log_partition",), "double tables"),
     Workload("Tagging", lambda: Tagging(torch.zeros(5, 5)), (30, 5), ("flat",), "flat"),
     Workload("Path", _diamond, (5,), _MIXTURES),
     Workload("Path", _diamond, (5,), (*_BEST, "max_marginals", "topk", *_SUMS)),

@@ -81,6 +81,18 @@ def test_values_and_marginals_are_those_of_many_digits(n, t, scale):
         np.testing.assert_allclose(uses[b], expected[1], rtol=0, atol=1e-13 * n * max(1.0, scale))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weights_count_for_marginals_and_for_the_sum_of_uses(dtype):
+    rng = np.random.default_rng(0)
+    weights, marginals, uses = (rng.normal(size=shape).astype(dtype) for shape in ((7,), (7, 4, 3), (7, 5, 3)))
+    weighted, total = np.full_like(marginals, np.nan), np.full_like(uses[0], np.nan)
+    assert tagging.weigh(weights, marginals, uses, weighted, total, 0, 7) == -1
+    np.testing.assert_array_equal(weighted, weights[:, None, None] * marginals)
+    expected = np.einsum("b,bij->ij", weights, uses, dtype=float)
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(total, expected, rtol=2 * eps, atol=1e-15)  # sums of numbers of order 1 may cancel
+
+
 @pytest.mark.parametrize("scale", [1.0, 100.0])
 def test_forbidden_tags_and_transitions_are_avoided(scale):
     scores, table = random_inputs(5, 3, scale, batch=40, forbidden=0.25)

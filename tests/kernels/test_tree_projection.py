@@ -79,6 +79,10 @@ def kinds(rng, batch, n):
     for scale in (0.1, 1.0):  # as many sets as words, each inside the next
         yield f"distance {scale}", -scale * distance
         yield f"distance and noise {scale}", scale * (0.1 * noise - distance)
+    yield "logarithm of distance", -np.log1p(distance)
+    yield "heads alike", 0.01 * noise[:, :, :1] + 0 * noise
+    halves = [np.arange(n + 1) // size for size in (2, 4, 8, 16)]
+    yield "halves of halves", sum(np.equal.outer(half, half) for half in halves) + 0 * noise
     yield "far root", noise - 20 * (np.arange(n + 1) == 0)[:, None]
     masked = np.where(rng.random(noise.shape) < 0.5, -np.inf, noise)
     masked[:, words - 1, words] = -1  # a chain, so that a tree exists
@@ -252,6 +256,71 @@ def test_violated_sets_are_found_exactly_when_there_are_some():
             answers.add(len(sets) > 0)
             assert (len(sets) > 0) == any(inflow(point, members) < 1 - 1e-9 for members in subsets(n))
     assert answers == {False, True}
+
+
+def _search_within(point, family):
+    """The sets that are found at once, of words that cross none of the family."""
+    n = len(point) - 1
+    words, arcs_into = np.zeros(n + 1, laminar.WORD), np.zeros((n + 1, n + 1), laminar.ARC)
+    sets = np.zeros(n + 2, laminar.SET)
+    nodes, edges = np.zeros(2 * n + 3, subtours.NODE), np.zeros(2 * (n + 1) ** 2, subtours.EDGE)
+    queue, reached, member = np.zeros(2 * n + 2, int), np.zeros(2 * n + 2, int), np.zeros(2 * n + 2, bool)
+    laminar.start(n, False, words, sets)
+    words["count"] = n + 1
+    arcs_into["head"], arcs_into["mass"] = np.arange(n + 1), point.T
+    arcs_into["set"] = 1
+    arcs_into["set"][:, 0] = 0
+    number, found = 2, []
+    for members in family:
+        number += laminar.insert(n, number, np.isin(np.arange(n + 1), members), words, sets, arcs_into) > 0
+    goal = 1 - 1e-9
+    count, settled = subtours.separate_within(n, number, goal, words, sets, arcs_into, nodes, edges, queue)
+    done = 0
+    while True:
+        there_is, settled, done = subtours.next_set(
+            count, goal, False, True, nodes, edges, queue, reached, settled, done, member
+        )
+        if not there_is:
+            return found
+        subtours.words_of(n, number, member, words, sets)
+        found.append(frozenset(np.flatnonzero(member[: n + 1]).tolist()))
+
+
+def test_sets_that_are_found_within_a_family_are_violated_and_cross_none_of_it():
+    rng = np.random.default_rng(3)
+    n, family, answers = 9, ([1, 2, 3, 4, 5], [2, 3], [4, 5], [7, 8, 9]), set()
+    for _ in range(100):
+        point = rng.random((n + 1, n + 1)) ** 4
+        point[:, 0] = 0
+        np.fill_diagonal(point, 0)
+        point[:, 1:] /= point[:, 1:].sum(0)
+        found = _search_within(point, family)
+        assert all(inflow(point, sorted(words)) < 1 for words in found)
+        assert all(a <= set(b) or a >= set(b) or not a & set(b) for a in found for b in family)
+        fits = [a for a in subsets(n) if all({*a} <= {*b} or {*a} >= {*b} or not {*a} & {*b} for b in family)]
+        assert (len(found) > 0) == any(inflow(point, words) < 1 - 1e-9 for words in fits)
+        answers.add(len(found) > 0)
+    assert answers == {False, True}
+
+
+def test_a_chain_of_sets_that_are_violated_alike_is_found_at_once():
+    n = 30  # between two neighbors each word takes half of either, and so the words from any k on receive one half
+    point = 0.5 * (np.eye(n + 1, k=1) + np.eye(n + 1, k=-1))
+    point[:, 0] = 0
+    point[n - 1, n] = 1
+    found = _search_within(point, ())
+    assert set(found) == {frozenset(range(k, n + 1)) for k in range(1, n)}
+
+
+def test_tied_sets_without_a_multiplier_belong_to_the_face_of_long_sentences():
+    n = 60
+    scores = -0.01 * np.subtract.outer(np.arange(n + 1.0), np.arange(n + 1.0))[None] ** 2
+    point, sets = project(scores)
+    back = project_backward(np.random.default_rng(0).normal(size=scores.shape), point, sets)[0]
+    suffixes = [list(range(k, n + 1)) for k in range(1, n)]
+    tight = [words for words in suffixes if abs(inflow(point[0], words) - 1) < 1e-9]
+    assert len(tight) > 30
+    assert all(abs(back[np.ix_(words, words)].sum()) < 1e-9 for words in tight)
 
 
 @pytest.mark.parametrize("single_root", [False, True])

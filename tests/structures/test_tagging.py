@@ -122,7 +122,7 @@ def test_every_example_may_have_transitions_of_its_own():
 
 
 @pytest.mark.parametrize("ends", ["both", "start", "end", "none"])
-@pytest.mark.parametrize("batch", [(3,), (2, 3)], ids=str)
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
 def test_tables_that_examples_share_have_the_sum_of_their_gradients(batch, ends):
     scores, (transitions, start, end) = random_scores(*batch, 4, 3).requires_grad_(), random_tables(3)
     tables = [transitions, start if ends in ("both", "start") else None, end if ends in ("both", "end") else None]
@@ -138,6 +138,14 @@ def test_tables_that_examples_share_have_the_sum_of_their_gradients(batch, ends)
             again = torch.autograd.grad((weight * pb.Tagging(*each).log_partition(scores)).sum(), given)
         found.append([value, *first, *second, *again])
     assert_close(*found)
+
+
+def test_several_gradients_are_computed_at_once():
+    scores, tables = random_scores(3, 4, 3).requires_grad_(), [table.requires_grad_() for table in random_tables(3)]
+    value, given, directions = pb.Tagging(*tables).log_partition(scores), (scores, *tables), random_scores(5, 3, seed=5)
+    together = torch.autograd.grad(value, given, directions, retain_graph=True, is_grads_batched=True)
+    each = [torch.autograd.grad(value, given, direction, retain_graph=True) for direction in directions]
+    assert_close(together, tuple(map(torch.stack, zip(*each))))
 
 
 def test_a_forbidden_transition_has_no_gradient_and_is_never_taken():

@@ -118,6 +118,8 @@ _is_batched: Callable[[Tensor], Any] = getattr(torch._C._functorch, "is_batchedt
 _dispatch_modes: Callable[[], Any] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: True)
 _function_modes: Callable[[], Any] = getattr(torch._C, "_len_torch_function_stack", lambda: True)
 _profiling: Callable[[], Any] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
+holds_several: Callable[[Tensor], Any] = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda given: True)
+"""Whether a gradient is one of many that `is_grads_batched` computes at once."""
 
 
 def _recorded(

@@ -16,7 +16,7 @@ from pullback import kernels
 from pullback.operators._family import Family, choices
 from pullback.operators._flat import GAP_OF_INTERIOR, Flat
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
-from pullback.operators._register import are_plain
+from pullback.operators._register import are_plain, holds_several
 
 Array = NDArray[Any]
 
@@ -156,21 +156,30 @@ sequences = Family(
 # ---- tables that all examples share
 
 
-def pack(transitions: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor:
-    """The table (t + 2, t) of transitions (t, t), and of start and end (t,), 0 if not given."""
-    t = transitions.shape[-1]
-    first = transitions.new_zeros(1, t) if start is None else start.unsqueeze(0)
-    last = transitions.new_zeros(1, t) if end is None else end.unsqueeze(0)
-    return torch.cat((transitions, first, last))
+def is_one_step(scores: Tensor, transitions: Tensor, start: Tensor | None, end: Tensor | None) -> bool:
+    """Whether `shared_log_partition` can be called: a gradient is needed, and the tables have no batch dimensions."""
+    if not (torch.is_grad_enabled() and are_plain(scores, transitions, start, end)):
+        return False
+    moves, t, dtype = scores.requires_grad, scores.shape[-1], scores.dtype
+    if not (scores.is_cpu and dtype in _WIDE):
+        return False
+    for table, shape in ((transitions, (t, t)), (start, (t,)), (end, (t,))):
+        if table is not None:
+            if not (table.is_cpu and table.dtype == dtype and table.shape == shape):
+                return False
+            moves = moves or table.requires_grad
+    return moves
+
+
+_WIDE = (torch.float32, torch.float64)
 
 
 class _Shared(torch.autograd.Function):
-    """The log-partition with a packed table for all examples, in one step of autograd instead of ten."""
+    """The log-partition with tables for all examples, in one step of autograd and one of a kernel instead of ten."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, transitions: Tensor, start: Any, end: Any, lengths: Any) -> Tensor:
-        table = pack(transitions, start, end)
-        value, marginals, uses = sequences.partition(scores, _for_each(table, scores), lengths)
+        value, marginals, uses = sequences.partition(scores, _for_each(scores, transitions, start, end), lengths)
         ctx.save_for_backward(scores, transitions, start, end, lengths, marginals, uses)
         return value
 
@@ -178,34 +187,51 @@ class _Shared(torch.autograd.Function):
     def backward(ctx: Any, of_value: Tensor) -> tuple[Tensor | None, ...]:
         scores, transitions, start, end, lengths, marginals, uses = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient shall have a derivative, which that of `partition` has
-            table = pack(transitions, start, end)
-            _, marginals, uses = sequences.partition(scores, _for_each(table, scores), lengths)
-        t, factor = marginals.shape[-1], of_value.unsqueeze(-1).unsqueeze(-1)
-        of_table = (factor * uses).reshape(-1, t + 2, t).sum(0)  # no product of matrices: autocast would round it
-        of_transitions, of_start, of_end = of_table.split_with_sizes((t, 1, 1))
-        of_start, of_end = None if start is None else of_start.squeeze(0), None if end is None else of_end.squeeze(0)
-        return factor * marginals, of_transitions, of_start, of_end, None
-
-
-def _for_each(table: Tensor, scores: Tensor) -> Tensor:
-    return table.expand(*scores.shape[:-2], *table.shape)
-
-
-def is_one_step(scores: Tensor, transitions: Tensor, start: Tensor | None, end: Tensor | None) -> bool:
-    """Whether `shared_log_partition` can be called: a gradient is needed, and the tables have no batch dimensions."""
-    if not (torch.is_grad_enabled() and are_plain(scores, transitions, start, end)):
-        return False
-    moves, kind, size = scores.requires_grad, (scores.dtype, scores.device), scores.shape[-1:]
-    for table, shape in ((transitions, size * 2), (start, size), (end, size)):
-        if table is not None:
-            if (table.dtype, table.device) != kind or table.shape != shape:
-                return False
-            moves = moves or table.requires_grad
-    return moves
+            table = _pack(transitions, start, end).expand(*scores.shape[:-2], -1, -1)
+            _, marginals, uses = sequences.partition(scores, table, lengths)
+        elif are_plain(of_value) and not holds_several(of_value):
+            of_scores, of_table = _weigh(of_value, marginals, uses)
+            return of_scores, *_unpack(of_table, start, end), None
+        factor = of_value.unsqueeze(-1).unsqueeze(-1)
+        each = (factor * uses).reshape(-1, *uses.shape[-2:])
+        of_table = each.sum(0)  # no product of matrices: autocast would round it
+        return factor * marginals, *_unpack(of_table, start, end), None
 
 
 shared_log_partition: Callable[..., Tensor] = _Shared.apply
 """The log-partition of scores with transitions (t, t), start and end (t,) or None, that all examples share."""
+
+
+def _pack(transitions: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor:
+    """The table (t + 2, t) of transitions (t, t), and of start and end (t,), 0 if not given."""
+    none = transitions.new_zeros(transitions.shape[-1])
+    ends = [none if given is None else given for given in (start, end)]
+    return torch.cat((transitions, torch.stack(ends)))
+
+
+def _unpack(table: Tensor, start: Tensor | None, end: Tensor | None) -> tuple[Tensor | None, ...]:
+    """What `_pack` put together; None for what was not given."""
+    t = table.shape[-1]
+    return table[:t], None if start is None else table[t], None if end is None else table[t + 1]
+
+
+def _for_each(scores: Tensor, transitions: Tensor, start: Tensor | None, end: Tensor | None) -> Tensor:
+    """`_pack`, written out once for each example of the scores."""
+    t = scores.shape[-1]
+    table = scores.new_empty((*scores.shape[:-2], t + 2, t))
+    rows = table.numpy()  # NumPy assigns to parts in less time than torch takes to put them together
+    for place, given in ((slice(t), transitions), (t, start), (t + 1, end)):
+        rows[..., place, :] = 0 if given is None else given.resolve_neg().numpy()
+    return table
+
+
+def _weigh(of_value: Tensor, marginals: Tensor, uses: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of scores and of the table, from that of each value."""
+    of_scores, of_table = torch.empty_like(marginals), uses.new_empty(uses.shape[-2:])
+    weights = of_value.resolve_neg().contiguous().numpy().reshape(-1)
+    given = [tensor.numpy().reshape(-1, *tensor.shape[-2:]) for tensor in (marginals, uses, of_scores)]
+    kernels.tagging.weigh(weights, *given, of_table.numpy(), 0, len(weights))
+    return of_scores, of_table
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

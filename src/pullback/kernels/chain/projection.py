@@ -107,7 +107,7 @@ def lattice(n, t):
     head, edge, share = np.empty(1 + (n - 1) * t, np.int64), np.empty(2 + (n - 1) * t, np.int64), np.empty(sink)
     runs = np.int64(0)
     for u in range(sink):
-        first[u], share[u] = runs, t**-0.8
+        first[u], share[u] = runs, t**-0.5
         if u == 0 or (u >= 4 and (u - 4) % width < t):
             head[runs], edge[runs] = (u + width - 4) // width * width + 4, runs * width
             runs += 1

@@ -75,7 +75,7 @@ def nearest_flow(scores, graph, w):
     There must be a finite path, and edges on none must be −∞ (`forbid_dead_ends`).
     """
     sink = graph.sink
-    size = start(scores, graph, w.direction, w.trial)
+    size = start(scores, graph, w.direction, w.trial, w.imbalance, w.system.degree)
     w.imbalance[: sink + 1] = 0.0
     value = np.inf
     source, reduced = scores, w.reduced
@@ -168,7 +168,7 @@ def _open(reduced, graph, core, potential, row):
                         row[count] = reduced[e]
                         count += 1
     row[count : count + 3] = -np.inf
-    depth = -threshold(row, 0, (count + 3) // 4 * 4, 1.0, 50)
+    depth = -threshold(row, 0, (count + 3) // 4 * 4, 1.0, 50)[0]
     for v in range(len(potential)):
         potential[v] = -depth if core[v] == 0.0 else 0.0
     return depth

@@ -26,6 +26,11 @@ def _spread(fours, amount, is_active, balance, degree, h, k, total, count):
     fours.store(builder.fsub(fours.load(balance, h, k), flow), balance, h, k)
     fours.store(builder.fadd(fours.load(degree, h, k), number), degree, h, k)
     builder.store(builder.fadd(builder.load(total), flow), total)
+    _count(fours, is_active, count)
+
+
+def _count(fours, is_active, count):
+    builder = fours.builder
     bits = builder.zext(builder.bitcast(is_active, ir.IntType(4)), LONG)
     builder.store(builder.add(builder.load(count), builder.ctpop(bits)), count)
 
@@ -61,6 +66,19 @@ def move_and_spread(fours, score, e, here, potential, h, length, reduced, balanc
     with fours.loop(length) as (k, _):
         flow = _move(fours, score, e, here, potential, h, k, reduced)
         _spread(fours, flow, fours.is_positive(flow), balance, degree, h, k, total, count)
+    return _totals(fours, total, count)
+
+
+@loop_of(PAIR, "anxann")
+def leaving(fours, score, e, here, potential, h, length):
+    """Σ max(0, score[e + k] + here − potential[h + k]), and the number of positive terms."""
+    here, total, count = fours.spread(here), fours.variable(0.0), fours.counter()
+    builder = fours.builder
+    with fours.loop(length) as (k, _):
+        flow = builder.fadd(fours.load(score, e, k), builder.fsub(here, fours.load(potential, h, k)))
+        is_active = fours.is_positive(flow)
+        builder.store(builder.fadd(builder.load(total), fours.where(is_active, flow, 0.0)), total)
+        _count(fours, is_active, count)
     return _totals(fours, total, count)
 
 

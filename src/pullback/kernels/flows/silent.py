@@ -20,17 +20,21 @@ from pullback.kernels.tools import inner
 
 
 class Bounds(NamedTuple):
-    """Workspace: bounds (nodes,) of the potentials, and the numbers of edges on the paths they come from."""
+    """Workspace: bounds (nodes,) of the potentials, and the numbers of edges on the paths they come from.
+
+    silent (nodes + 1,) counts the nodes with edges, but off the core, before each node.
+    """
 
     lower: np.ndarray
     upper: np.ndarray
     edges_before: np.ndarray
     edges_behind: np.ndarray
+    silent: np.ndarray
 
 
 @inner
 def new_bounds(nodes):
-    return Bounds(np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes))
+    return Bounds(np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes + 1, np.int64))
 
 
 @inner
@@ -42,9 +46,13 @@ def settle(scores, graph, core, potential, bounds):
 
 @inner
 def bound_below(scores, graph, core, potential, bounds):
-    """The lower bounds of all nodes; that of the sink is not from its own potential."""
+    """The lower bounds of the nodes off the core; only edges to them are looked at, and often they are few."""
     first, head, edge, _, sink = graph
-    lower, _, before, _ = bounds
+    lower, _, before, _, silent = bounds
+    silent[0] = 0
+    for v in range(sink):
+        silent[v + 1] = silent[v] + (core[v] < 2.0 and first[v] < first[v + 1])
+    silent[sink + 1 :] = silent[sink]
     lower[:] = -np.inf
     before[:] = 0.0
     for u in range(sink):
@@ -53,14 +61,15 @@ def bound_below(scores, graph, core, potential, bounds):
         if lower[u] > -np.inf:
             for r in range(first[u], first[u + 1]):
                 length = edge[r + 1] - edge[r]
-                raise_bounds(lower, before, head[r], lower[u], before[u] + 1.0, scores, edge[r], length)
+                if silent[head[r]] < silent[head[r] + length]:
+                    raise_bounds(lower, before, head[r], lower[u], before[u] + 1.0, scores, edge[r], length)
 
 
 @inner
 def place(scores, graph, core, potential, bounds):
     """The upper bounds, and with them the potentials of the nodes off the core."""
     first, head, edge, _, sink = graph
-    lower, upper, before, behind = bounds
+    lower, upper, before, behind, _ = bounds
     upper[sink:] = potential[sink]
     behind[sink:] = 0.0
     for u in range(sink - 1, -1, -1):

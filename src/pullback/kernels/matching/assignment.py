@@ -21,11 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pullback.kernels.matching.best_two import best_two
 from pullback.kernels.matching.wide import fits, load, write_vertex
 from pullback.kernels.tools import fmax, inlined, inner, kernel
 
 BIDS = 4  # per row, on average; then the rest is left to `augment`
-SHORT = 48  # columns; with fewer, one number after the other is faster than vectors
+SHORT = 12  # columns; with fewer, one number after the other is faster than vectors
 
 
 class Assignment(NamedTuple):
@@ -113,39 +114,17 @@ def _place_of(values, cols, value):
     return -1
 
 
-@inner
-def _gains(row, price, gain):
-    """gain = row − price; returns the largest."""
-    best = -np.inf
-    for j in range(row.shape[0]):
-        gain[j] = row[j] - price[j]
-        best = fmax(gain[j], best)
-    return best
-
-
-@inner
-def _largest(values, cols):
-    best = -np.inf
-    for j in range(cols):
-        best = fmax(values[j], best)
-    return best
-
-
 @inlined
 def _bid(score, idle, a):
     """Lets rows bid, each in turn until one takes a column nobody has; returns the number of rows left waiting."""
     rows, cols = score.shape
-    match, owner, price, gain, left_over = a.match, a.owner, a.price, a.reach, a.waiting
+    match, owner, price, left_over = a.match, a.owner, a.price, a.waiting
     waiting, left = 0, BIDS * rows
     for start in range(rows):
         i = start
         while i >= 0:
             if cols > SHORT:
-                best = _gains(score[i], price, gain)
-                j = _place_of(gain, cols, best) if best > -np.inf else -1
-                if j >= 0:
-                    gain[j] = -np.inf
-                second = _largest(gain, cols)
+                best, second, j = best_two(score[i], price)
             else:
                 best = best_odd = second = second_odd = -np.inf
                 j = j_odd = -1

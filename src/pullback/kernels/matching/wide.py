@@ -21,6 +21,12 @@ def load(scores, lengths, room):
     n, m = lengths[0], lengths[1]
     transposed, valid = n > m, True
     wide = room[: n * m].reshape(min(n, m), max(n, m))
+    if not transposed and m == scores.shape[1]:  # in one go, because a row may be short
+        given = scores.reshape(-1)
+        for k in range(n * m):
+            valid &= given[k] < np.inf
+            room[k] = given[k]
+        return wide, transposed, valid
     for i in range(n):
         row = scores[i]
         for j in range(m):

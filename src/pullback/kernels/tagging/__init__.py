@@ -6,7 +6,7 @@ from pullback.kernels.tagging.k_best import topk
 from pullback.kernels.tagging.mixtures import mixture, mixture_backward
 from pullback.kernels.tagging.samples import sample
 from pullback.kernels.tagging.second import hessian_product
-from pullback.kernels.tagging.sums import log_partition, partition
+from pullback.kernels.tagging.sums import log_partition, partition, weigh
 from pullback.kernels.tagging.viterbi import argmax, max_marginals
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "partition",
     "sample",
     "topk",
+    "weigh",
 ]

@@ -22,6 +22,7 @@ from pullback.kernels.tagging.tables import join
 from pullback.kernels.tools import add_product, exponentiate, fmax, inner, log, maximum, row_product, summing
 
 _SAFE = 1e260
+_SMALL = 1e-30  # a sum below is divided by at once: products with what is not would underflow too early
 _LOW = 1e-140  # where nothing is below, no product of two underflows
 _TOGETHER = 32  # positions whose numbers stay in the fastest memory
 
@@ -82,24 +83,23 @@ def _load_steps(transitions, l):
 
 
 @summing
-def _multiply(x, factor):
-    """x *= factor; the sum of the products."""
+def _multiply(x, weight, factor):
+    """x *= weight · factor; the sum of the products."""
     t = x.shape[0]
     first, second, third, fourth = 0.0, 0.0, 0.0, 0.0  # a row of ten is too short for a compiler to do this
     for j in range(0, t - 3, 4):
-        p, q, r, s = x[j] * factor[j], x[j + 1] * factor[j + 1], x[j + 2] * factor[j + 2], x[j + 3] * factor[j + 3]
+        p, q = x[j] * (weight[j] * factor), x[j + 1] * (weight[j + 1] * factor)
+        r, s = x[j + 2] * (weight[j + 2] * factor), x[j + 3] * (weight[j + 3] * factor)
         x[j], x[j + 1], x[j + 2], x[j + 3] = p, q, r, s
         first, second, third, fourth = first + p, second + q, third + r, fourth + s
     for j in range(t - t % 4, t):
-        x[j] *= factor[j]
+        x[j] *= weight[j] * factor
         first += x[j]
     return (first + second) + (third + fourth)
 
 
 @inner
-def _normalize(x, total):
-    """x /= total."""
-    factor = 1.0 / total
+def _scale(x, factor):
     for j in range(x.shape[0]):
         x[j] *= factor
 
@@ -125,21 +125,26 @@ def forward(scores, table, n, l):
     for i in range(n):
         value += _relative(l.weight[i])
     exponentiate(l.weight.reshape(-1)[: n * t])  # in one go, because a row may be short
-    product = 1.0
+    product, factor = 1.0, 1.0
     for i in range(n):
         reach = l.reach[i]
         if i > 0:
-            row_product(l.reach[i - 1], l.step, reach)
+            row_product(l.reach[i - 1], l.step, reach)  # which does not wait for the sum and the quotient
+            _scale(l.reach[i - 1], factor)
         else:
             reach[:] = 1.0
-        total = _multiply(reach, l.weight[i])
+        total = _multiply(reach, l.weight[i], factor)
         if not total > 1e-290:
             return np.nan
-        _normalize(reach, total)
+        factor = 1.0 / total
+        if total < _SMALL:
+            _scale(reach, factor)
+            factor = 1.0
         l.scale[i] = total
         if product > 1e200 or product < 1e-200 or total < 1e-90:  # so that one logarithm does for many scales
             value, product = value + log(product), 1.0
         product *= total
+    _scale(l.reach[n - 1], factor)
     return value + log(product)
 
 

@@ -60,6 +60,25 @@ def partition(scores, table, lengths, value, marginals, uses, lo, hi):
     return -1
 
 
+@kernel
+def weigh(weights, marginals, uses, weighted, total, lo, hi):
+    """The marginals of each instance times its weight; total = the uses times theirs, summed over instances.
+
+    weights (batch,), weighted (batch, n, t), total (t + 2, t).  The gradient of a weighted sum of log-partitions, where
+    all instances have one table.
+    """
+    rows, t = uses.shape[1:]
+    sums = np.zeros(rows * t)
+    for b in range(lo, hi):
+        weight, given, out, used = weights[b], marginals[b].reshape(-1), weighted[b].reshape(-1), uses[b].reshape(-1)
+        for j in range(len(given)):
+            out[j] = weight * given[j]
+        for j in range(len(used)):
+            sums[j] += np.float64(weight) * used[j]
+    total[:] = sums.reshape(rows, t)
+    return -1
+
+
 @inner
 def _write(n, l, sums, marginals, uses):
     t = marginals.shape[1]

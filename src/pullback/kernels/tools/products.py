@@ -51,7 +51,7 @@ def row_product(typing, x, y, out):
     """out = x · y for a row x and a matrix y of float64, all contiguous.
 
     The last vector of a row may overlap the one before it, which computes some numbers twice, so that all that is left
-    of a short row goes in one loop.
+    of a short row goes in one loop.  Even and odd rows of y are summed apart: one sum would wait for itself.
     """
     if any(array.dtype != types.float64 or array.layout != "C" for array in (x, y, out)):
         raise errors.TypingError(f"row_product: {x}, {y}, {out}; expected contiguous float64.")
@@ -61,12 +61,23 @@ def row_product(typing, x, y, out):
         count, columns = cgutils.unpack_tuple(builder, y.shape)
 
         def write(starts, width):
-            tile = _Tile(builder, 1, [builder.sub(start, starts[0]) for start in starts], width, columns)
-            tile.clear()
-            with cgutils.for_range(builder, count) as loop:
-                row = builder.gep(y.data, [builder.mul(loop.index, columns)])
-                tile.add(builder.gep(x.data, [loop.index]), _INDEX(0), row, starts[0])
-            tile.store(out.data, starts[0])
+            offsets = [builder.sub(start, starts[0]) for start in starts]
+            even, odd = (_Tile(builder, 1, offsets, width, columns) for _ in range(2))
+            even.clear()
+            odd.clear()
+
+            def add(tile, i):
+                row = builder.gep(y.data, [builder.mul(i, columns)])
+                tile.add(builder.gep(x.data, [i]), _INDEX(0), row, starts[0])
+
+            in_pairs = builder.and_(count, _INDEX(-2))
+            with cgutils.for_range_slice(builder, _INDEX(0), in_pairs, _INDEX(2), _INDEX) as (i, _):
+                add(even, i)
+                add(odd, builder.add(i, _INDEX(1)))
+            with builder.if_then(builder.icmp_signed("<", in_pairs, count)):
+                add(even, in_pairs)
+            even.merge(odd)
+            even.store(out.data, starts[0])
 
         def places(start, vectors):
             return [builder.add(start, _INDEX(i * _VECTOR)) for i in range(vectors)]
@@ -126,6 +137,11 @@ class _Tile:
         for row, sums in enumerate(self.sums):
             for start, total in zip(self.starts, sums):
                 self.builder.store(self.builder.load(total), self.place(out, row, b, start), align=8)
+
+    def merge(self, other):
+        """Adds the sums of another tile."""
+        for total, more in zip(itertools.chain(*self.sums), itertools.chain(*other.sums)):
+            self.builder.store(self.builder.fadd(self.builder.load(total), self.builder.load(more)), total)
 
     def add(self, x, across, y, b):
         """Adds the products of a column of x and a row of y."""

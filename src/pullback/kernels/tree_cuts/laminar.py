@@ -40,6 +40,7 @@ SET = np.dtype(
         ("half", np.float64),  # half-way through the solution of the Newton system
         ("pivot", np.float64),
         ("reach", np.int64),  # the level of the outermost set whose row its elimination changes
+        ("node", np.uint32),  # where it is in the present network, 0 if it is not
     ],
     align=True,
 )
@@ -203,6 +204,7 @@ def insert(n, number, member, words, sets, arcs):
     new.multiplier = 0.0
     new.penalty = sets[parent].penalty
     new.equality = 0
+    new.node = 0
     return place
 
 

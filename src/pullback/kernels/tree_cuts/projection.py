@@ -45,14 +45,18 @@ from pullback.kernels.tree_cuts.subtours import (
     is_feasible,
     next_set,
     separate,
+    separate_within,
+    words_of,
 )
 from pullback.kernels.tree_cuts.tight import complete
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
+CUT_WITHIN = 1e-10  # the same inside the sets of a family; what crosses the family may add up that of many
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
-STEPS = 2  # of the dual before looking for more sets
+STEPS = 2  # of the dual before looking for more sets; more of them once sets are nested
 SOLVED, LEFT, UNSOLVED = 0, 1, 2
 MANY, PER_WORD = 8, 0.125  # more sets than this together are deeply nested
+TURNS = 4  # that look for disjoint sets
 PLACES = 64  # of a small table, a power of 2
 
 
@@ -72,9 +76,9 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     N, width = scores.shape[1:]
     score, row, hessian = np.empty((N, width)), np.empty(width), np.empty((N + 2, N + 2))
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
-    nodes, edges = np.empty(N + 1, NODE), np.empty(2 * N * width, EDGE)
-    queue, reached = np.empty(N, np.int64), np.empty(N, np.int64)
-    found, seen = np.empty((2, N), np.bool_), np.empty(PLACES)
+    nodes, edges = np.empty(2 * N + 1, NODE), np.empty(2 * N * width, EDGE)  # words and sets
+    queue, reached = np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
+    found, seen = np.empty((2, 2 * N), np.bool_), np.empty(PLACES)
     for b in range(lo, hi):
         n = lengths[b]
         left[b] = False
@@ -87,7 +91,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
         for steps in (STEPS, LIMIT):  # the second time with many more steps
             start(n, single_root, words, family)
             valid, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
-            if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached, queue)):
+            if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached[:N], queue)):
                 return b
             outcome, number = _solve(
                 n, steps, rounds, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
@@ -100,7 +104,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
         if not left[b]:
             _write_point(n, number, words, family, arcs, point[b])
             if _has_ties(n, score, words, arcs, seen):
-                number = complete(n, number, words, family, arcs, nodes, edges, queue, reached, found[0])
+                number = complete(n, number, words, family, arcs, nodes, edges, queue[:N], queue[N:], reached, found[0])
             _write_sets(n, number, words, family, arcs, hessian, sets[b])
     return -1
 
@@ -170,13 +174,13 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
     """Minimize and separate in turn; the solution stays in words, sets and arcs.
 
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
-    twice its residual count.  Once there are many sets, they are nested, and nested ones are looked for.  The dimension
-    of the face is what the sets leave of the freedom of the columns; if that is less than a third and there are many,
-    the instance is left after each `rounds` turns.  Returns the outcome and the number of sets.
+    twice its residual count.  Once there are many sets, or no end after some turns, nested ones are looked for inside
+    each set of the family.  The dimension of the face is what the sets leave of the freedom of the columns; if that is
+    less than a third and there are many, the instance is left after each `rounds` turns.  Returns the outcome and the
+    number of sets.
     """
     patience = steps
     number = np.int64(2)
-    gain, gain_of_nearest = 0, n  # how many sets the last search in either order has added
     for turn in range(4 * n + 50):
         residual = minimize(n, number, patience, score, words, sets, arcs, hessian, row)
         if residual == np.inf:
@@ -185,29 +189,42 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
             if sets[k].multiplier == 0.0:
                 remove(n, number, k, words, sets, arcs)
                 number -= 1
-        goal = 1.0 - CUT - 1e-13 * largest_penalty(number, sets) - 2.0 * residual
-        nested = number > MANY + PER_WORD * n
-        nearest_first = nested and turn % 2 == 1 and gain_of_nearest >= gain
-        before, violated = number, 0
-        settled, done = separate(n, goal, words, arcs, nodes, edges, queue), np.int64(0)
-        while not nearest_first or violated <= MANY + 2 * (number - before):
-            is_violated, settled, done = next_set(
-                n, goal, not nested, nearest_first, nodes, edges, queue, reached, settled, done, found[0]
-            )
-            if not is_violated:
-                break
-            violated += 1
-            number = _add_cut(n, number, score, words, sets, arcs, row, found)
+        many = number > MANY + PER_WORD * n
+        nested = many or turn >= TURNS
+        tolerance = (CUT_WITHIN if nested else CUT) + 1e-13 * largest_penalty(number, sets) + 2.0 * residual
+        violated, number = _add_cuts(
+            n, number, 1.0 - tolerance, nested, score, words, sets, arcs, row, nodes, edges, queue, reached, found
+        )
         if violated == 0 and residual == 0.0:
             return SOLVED, number
-        patience = steps if violated > 0 else LIMIT
-        if nearest_first:
-            gain_of_nearest = number - before
-        else:
-            gain = number - before
-        if rounds > 0 and nested and (turn + 1) % rounds == 0 and 3 * number > 2 * _freedom(n, words, arcs):
+        patience = (4 if nested else 1) * steps if violated > 0 else LIMIT
+        if rounds > 0 and many and (turn + 1) % rounds == 0 and 3 * number > 2 * _freedom(n, words, arcs):
             return LEFT, number
     return UNSOLVED, number
+
+
+@inner
+def _add_cuts(n, number, goal, nested, score, words, sets, arcs, row, nodes, edges, queue, reached, found):
+    """Add sets that receive less than `goal`; returns how many were found, and the new number of sets.
+
+    nested: they may be nested, but cross none of the family.  None is missed if all of that receives exactly 1: a set
+    that crosses it falls apart into sets which do not, and receive as much less than 1 together.
+    """
+    if nested:
+        count, settled = separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue)
+    else:
+        count, settled = n, separate(n, goal, words, arcs, nodes, edges, queue)
+    violated, done = 0, np.int64(0)
+    while True:
+        is_violated, settled, done = next_set(
+            count, goal, not nested, nested, nodes, edges, queue, reached, settled, done, found[0]
+        )
+        if not is_violated:
+            return violated, number
+        violated += 1
+        if nested:
+            words_of(n, number, found[0], words, sets)
+        number = _add_cut(n, number, score, words, sets, arcs, row, found)
 
 
 @inner

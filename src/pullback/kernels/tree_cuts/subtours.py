@@ -7,11 +7,16 @@ receives at least 1 from outside (Edmonds 1967),
 
 that is, when a flow of 1 reaches each word from the root.  Words whose flow is known are `settled`: every violated set
 is disjoint from them, so they count as the root from then on, and most words settle without a flow of their own.
+
+Where sets are known that receive exactly 1, one that is violated need cross none of them (see `laminar`).  Then each of
+these is a problem of its own: its children and the words in none of them are the nodes of a network, and all that is
+outside is the root.  Long ways through nested sets become short flows, and sets are found at every depth at once.
 """
 
 import numpy as np
 
 from pullback.kernels.tools import inner
+from pullback.kernels.tree_cuts.dual import gradient
 
 NODE = np.dtype(
     [
@@ -24,6 +29,7 @@ NODE = np.dtype(
         ("current", np.uint32),  # the next edge to try
         ("low", np.uint32),  # none of its edges but edges[low:high], and their twins, are on paths of the present flow
         ("high", np.uint32),
+        ("gives", np.float64),  # mass to the others of a violated set
         ("size", np.uint32),  # of words that it stands for
         ("seen", np.uint32),  # the last search that came here
         ("reaches", np.int64),  # how many words the present search would find from here, 0 unknown
@@ -38,6 +44,7 @@ EDGE = np.dtype(
 
 BLIND = 1e-3  # the inflow below which a set is found alone
 EMPTY = 1e-14  # a residual capacity below this is round-off
+SAME = 1e-9  # degrees that differ by less are tied
 
 
 @inner
@@ -92,10 +99,26 @@ def separate(n, goal, words, arcs, nodes, edges, queue):
     Word j receives arcs[j, c].mass from arcs[j, c].head for c < words[j].count.
     """
     _build(n, words, arcs, nodes, edges)
+    return settle_fed(n, goal, nodes, queue)
+
+
+@inner
+def separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue):
+    """The same for sets that cross none of the family; returns the number of nodes and how many are settled.
+
+    Nodes above n are sets of the family.
+    """
+    count = _build_within(n, number, words, sets, arcs, nodes, edges)
+    return count, settle_fed(count, goal, nodes, queue)
+
+
+@inner
+def settle_fed(n, goal, nodes, queue):
+    """Settle the words that the root feeds; returns their number."""
     settled = np.int64(0)
     for j in range(1, n + 1):
-        if nodes[j].fed >= goal:
-            settled = _settle(j, nodes, queue, settled)
+        if not nodes[j].settled and nodes[j].fed >= goal:
+            settled = settle(j, nodes, queue, settled)
     return settled
 
 
@@ -113,13 +136,13 @@ def next_set(n, goal, disjoint, nearest_first, nodes, edges, queue, reached, set
     """
     while True:
         while done < settled:
-            settled = _spread(queue[done], goal, nodes, edges, queue, settled)
+            settled = spread(queue[done], goal, nodes, edges, queue, settled)
             done += 1
         if settled == n:
             return False, settled, done
-        v = _next_word(n, nearest_first, nodes)
+        v = next_word(n, nearest_first, nodes)
         flow, filled = _flow(n, v, goal, nodes, edges, reached)
-        settled = _settle(v, nodes, queue, settled)
+        settled = settle(v, nodes, queue, settled)
         if flow < goal:
             break
     # The words that still reach v are the smallest set of least inflow around v.
@@ -130,7 +153,7 @@ def next_set(n, goal, disjoint, nearest_first, nodes, edges, queue, reached, set
     if disjoint or flow < BLIND:
         for q in range(filled):
             if member[reached[q]] and not nodes[reached[q]].settled:
-                settled = _settle(reached[q], nodes, queue, settled)
+                settled = settle(reached[q], nodes, queue, settled)
     return True, settled, done
 
 
@@ -177,6 +200,74 @@ def _build(n, words, arcs, nodes, edges):
 
 
 @inner
+def _build_within(n, number, words, sets, arcs, nodes, edges):
+    """The networks of all sets of the family side by side; returns the number of nodes.
+
+    An arc is an edge of the one set that it belongs to.  What the arcs of a network leave of what a node receives comes
+    from outside.
+    """
+    gradient(n, number, words, sets, arcs)
+    count = n
+    for k in range(2, number):
+        count += 1
+        sets[k].node = count
+    for v in range(count + 2):
+        node = nodes[v]
+        node.first = 0
+        node.fed = 1.0
+        node.sends = 0.0
+        node.settled = 0
+        node.low = node.high = 0
+    for k in range(2, number):
+        nodes[sets[k].node].fed += sets[k].gradient
+    for j in range(1, n + 1):
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0 and arc.set > 0:
+                head = nodes[_node_within(arc.set, arc.head, words, sets)]
+                modifier = nodes[_node_within(arc.set, j, words, sets)]
+                head.first += 1
+                head.sends += arc.mass
+                modifier.first += 1
+                modifier.fed -= arc.mass
+    for v in range(1, count + 2):
+        nodes[v].first += nodes[v - 1].first
+        nodes[v].fed = max(nodes[v].fed, 0.0)
+    for j in range(1, n + 1):
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0 and arc.set > 0:
+                u, v = _node_within(arc.set, arc.head, words, sets), _node_within(arc.set, j, words, sets)
+                nodes[u].first -= 1
+                nodes[v].first -= 1
+                set_edge(edges[nodes[v].first], u, nodes[u].first, arc.mass)
+                set_edge(edges[nodes[u].first], v, nodes[v].first, -arc.mass)
+    return count
+
+
+@inner
+def _node_within(k, j, words, sets):
+    """The node of word j in the network of set k: the word itself, or the child of k that holds it."""
+    home = words[j].home
+    if home == k:
+        return np.int64(j)
+    while sets[home].parent != k:
+        home = sets[home].parent
+    return np.int64(sets[home].node)
+
+
+@inner
+def words_of(n, number, member, words, sets):
+    """Replace the nodes of `separate_within` in `member` by their words; the family may have grown since then."""
+    sets[0].meet = sets[1].meet = 0
+    for k in range(2, number):
+        is_node = sets[k].node > 0 and member[sets[k].node]
+        sets[k].meet = is_node or sets[sets[k].parent].meet > 0
+    for j in range(1, n + 1):
+        member[j] = member[j] or sets[words[j].home].meet > 0
+
+
+@inner
 def set_edge(edge, target, twin, mass):
     edge.target = target
     edge.twin = twin
@@ -185,14 +276,14 @@ def set_edge(edge, target, twin, mass):
 
 
 @inner
-def _settle(j, nodes, queue, settled):
+def settle(j, nodes, queue, settled):
     nodes[j].settled = 1
     queue[settled] = j
     return settled + 1
 
 
 @inner
-def _spread(j, goal, nodes, edges, queue, settled):
+def spread(j, goal, nodes, edges, queue, settled):
     """Word j is settled: it feeds its modifiers, some of which settle in turn, and its heads send less."""
     for e in range(nodes[j].first, nodes[j + 1].first):
         edge = edges[e]
@@ -202,12 +293,12 @@ def _spread(j, goal, nodes, edges, queue, settled):
         elif not node.settled:
             node.fed -= edge.mass
             if node.fed >= goal:
-                settled = _settle(np.int64(edge.target), nodes, queue, settled)
+                settled = settle(np.int64(edge.target), nodes, queue, settled)
     return settled
 
 
 @inner
-def _next_word(n, nearest_first, nodes):
+def next_word(n, nearest_first, nodes):
     """The word that is fed most; or fed and sends most, a greedy feedback vertex set: few flows break all cycles."""
     best = -1
     most = -np.inf
@@ -225,9 +316,14 @@ def _flow(n, v, goal, nodes, edges, reached):
     """Flow from the settled words to v, up to `goal`; also the number of words that reach v when there is no more."""
     flow = nodes[v].fed
     for e in range(nodes[v].first, nodes[v + 1].first):
+        nodes[edges[e].target].spare = nodes[edges[e].target].fed
+    for e in range(nodes[v].first, nodes[v + 1].first):
         edge = edges[e]
-        if edge.mass > 0.0 and not nodes[edge.target].settled:
-            flow += min(edge.mass, nodes[edge.target].fed)
+        head = nodes[edge.target]
+        if edge.mass > 0.0 and not head.settled:
+            sent = min(edge.mass, head.spare)
+            head.spare -= sent  # there may be another edge from this head
+            flow += sent
     if flow >= goal:  # paths of two arcs are enough
         return flow, 0
     flow, filled = push(n, v, goal, nodes, edges, reached)
@@ -389,21 +485,28 @@ def _blocking_flow(v, depth, wanted, nodes, edges, path):
 def _peel(words, nodes, edges, member):
     """Drop the words that hang off a violated set.
 
-    Without u the set receives degree(u) − 1 more, so a degree of at most 1 makes the smaller set no less violated.
+    Without u the set receives degree(u) − 1 more, so a degree of less than 1 makes the smaller set more violated.  One
+    of exactly 1 leaves it as violated, and then only a word that is head of none is dropped: where scores are tied, a
+    chain of sets may be violated alike, and word after word would fall off until every set is the innermost.
     """
     size = len(words)
     for j in words:
         nodes[j].spare = 0.0  # now the degree: the mass exchanged with the others
+        nodes[j].gives = 0.0
         for e in range(nodes[j].first, nodes[j + 1].first):
             if member[edges[e].target]:
                 nodes[j].spare += abs(edges[e].mass)
+                nodes[j].gives -= min(edges[e].mass, 0.0)
     shrinking = True
     while shrinking:
         shrinking = False
         for j in words:
-            if size > 2 and member[j] and nodes[j].spare <= 1.0 + 1e-12:
+            node = nodes[j]
+            hangs = node.spare < 1.0 - SAME or (node.spare <= 1.0 + SAME and node.gives <= SAME)
+            if size > 2 and member[j] and hangs:
                 shrinking = True
                 member[j] = False
                 size -= 1
-                for e in range(nodes[j].first, nodes[j + 1].first):
+                for e in range(node.first, nodes[j + 1].first):
                     nodes[edges[e].target].spare -= abs(edges[e].mass)
+                    nodes[edges[e].target].gives -= max(edges[e].mass, 0.0)

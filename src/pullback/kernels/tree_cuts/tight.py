@@ -7,50 +7,107 @@ A set of the family is a problem of its own: its children and the words in none 
 all that is outside is the root.  So a flow never has to cross the sets that are known.
 """
 
+import numpy as np
+
 from pullback.kernels.tools import inner
-from pullback.kernels.tree_cuts.laminar import insert, unite
-from pullback.kernels.tree_cuts.subtours import push, restore, set_edge
+from pullback.kernels.tree_cuts.laminar import contains, insert, unite
+from pullback.kernels.tree_cuts.subtours import next_word, push, restore, set_edge, settle, settle_fed, spread
 
 TIGHT = 1e-9  # at the end, when the masses themselves are known up to round-off
 
 
 @inner
-def complete(n, number, words, sets, arcs, nodes, edges, place, reached, member):
-    """Add the sets that receive exactly 1 without a multiplier; returns the new number of sets.
-
-    Each arc asks for the smallest such set that contains both its ends and crosses none of the family.  After that none
-    is left which crosses none of the family, so that the family spans them all (see `laminar`).
-    """
+def complete(n, number, words, sets, arcs, nodes, edges, place, queue, reached, member):
+    """Add the sets that receive exactly 1 without a multiplier, until the family spans them all; returns its size."""
+    sets[1].equality |= _from_root(n, words, arcs) <= 1.0 + TIGHT
     k = 1
     while k < number:  # what is found in a set is smaller, and comes later
         count = _number_nodes(n, k, number, words, sets, nodes, place)
-        if k == 1:
-            sets[1].equality |= _from_root(n, words, arcs) <= 1.0 + TIGHT
-        away = _leave_out_leaves(n, count, words, arcs, nodes, place)
-        if k == 1 and not sets[1].equality:
-            away = 0  # not a tight set, but what it has without leaves may be one
-        _build(n, count, words, arcs, nodes, edges, place)
-        searches = 0
-        for v in range(1, count + 1 if count > 2 else 1):
+        if count > 2:
+            away = _leave_out_leaves(n, count, words, arcs, nodes, place)
+            if k == 1 and not sets[1].equality:
+                away = 0  # not a tight set, but what it has without leaves may be one
+            _build(n, count, words, arcs, nodes, edges, place)
+            most = sets[k].size - away
+            number = _search(n, k, count, number, most, words, sets, arcs, nodes, edges, place, queue, reached, member)
+        k += 1
+    return number
+
+
+@inner
+def _search(n, k, count, number, most, words, sets, arcs, nodes, edges, place, queue, reached, member):
+    """Add sets of nodes of set k that have less than `most` words; returns the new number of sets.
+
+    For one node v after the other, all tight sets around it: the smallest with each other node, which span them.  The
+    largest of these is left to its own turn.  What crosses it makes with it a tight set around v and one inside it,
+    and says no more than these.  So all its nodes are settled, and count as outside from then on; v alone if there is
+    none.  A node that is fed by these alone settles as well: a set around it says no more than the sums of its words.
+    Nor does a set around v without a head of v, so that heads are asked first.
+    """
+    searches = 0
+    settled, done = settle_fed(count, 1.0 - TIGHT, nodes, queue), 0
+    while True:
+        while done < settled:
+            settled = spread(queue[done], 1.0 - TIGHT, nodes, edges, queue, settled)
+            done += 1
+        v = next_word(count, True, nodes)
+        if v < 0:
+            return number
+        found = False
+        if not _has_more(v, nodes, edges):
             push(count, v, 2.0, nodes, edges, reached)  # all there is
             for u in range(1, count + 1):
                 nodes[u].reaches = 0
-            for j in range(1, n + 1):
-                if place[j] != v:
-                    continue
-                for c in range(words[j].count):
-                    arc = arcs[j, c]
-                    u = place[arc.head]
-                    if arc.mass > 0.0 and u > 0 and u != v:
-                        searches += 1
-                        most = sets[arc.set].size - (away if arc.set == k else 0)
-                        if _is_smaller(u, v, searches, most, nodes, edges, reached):
-                            for i in range(1, n + 1):
-                                member[i] = place[i] > 0 and nodes[place[i]].seen == searches
-                            number = _add(n, number, member, words, sets, arcs)
+            for e in range(nodes[v].first, nodes[v + 1].first):
+                u = np.int64(edges[e].target)
+                if edges[e].mass > 0.0 and not nodes[u].settled and not found:
+                    searches += 1
+                    found = _is_smaller(u, v, searches, most, nodes, edges, reached)
+            nodes[v].reaches = 1
+            for u in range(1, count + 1 if found else 1):
+                if nodes[u].reaches == 0 and not nodes[u].settled:
+                    searches += 1
+                    if _is_smaller(u, v, searches, most, nodes, edges, reached):
+                        for j in range(1, n + 1):
+                            member[j] = place[j] > 0 and nodes[place[j]].seen == searches
+                        number = _add(n, number, member, words, sets, arcs)
+                        _mark_equals(u, searches, nodes, edges, reached)
             restore(count, nodes, edges)
-        k += 1
-    return number
+        settled = settle(v, nodes, queue, settled)
+        if found:
+            around = _child_around(n, k, v, words, sets, place)
+            for j in range(1, n + 1):
+                if around > k and place[j] > 0 and not nodes[place[j]].settled and contains(around, j, words, sets):
+                    settled = settle(place[j], nodes, queue, settled)
+
+
+@inner
+def _child_around(n, k, v, words, sets, place):
+    """The child of set k that contains node v, or k itself."""
+    j = 1
+    while place[j] != v:
+        j += 1
+    child = words[j].home
+    while child > k and sets[child].parent != k:
+        child = sets[child].parent
+    return child
+
+
+@inner
+def _has_more(v, nodes, edges):
+    """Whether paths of two arcs show that every set around v and a head of it receives more than 1.
+
+    It receives what leads from outside to v and to the heads in it: more, if each head is fed more than it sends to v.
+    """
+    for e in range(nodes[v].first, nodes[v + 1].first):
+        nodes[edges[e].target].spare = nodes[edges[e].target].fed
+    for e in range(nodes[v].first, nodes[v + 1].first):
+        head = nodes[edges[e].target]
+        if edges[e].mass > 0.0 and not head.settled:
+            head.spare -= edges[e].mass
+            if head.spare <= TIGHT:
+                return False
+    return True
 
 
 @inner
@@ -119,12 +176,14 @@ def _build(n, count, words, arcs, nodes, edges, place):
         node.first = 0
         node.level = 0  # for now, how many heads it has
         node.fed = 0.0
-        node.settled = 0
+        node.sends = 0.0
+        node.settled = 1  # unless a word of it is inside
         node.low = node.high = 0
         node.seen = 0
     for j in range(1, n + 1):
         v = place[j]
         if v > 0:
+            nodes[v].settled = 0
             for c in range(words[j].count):
                 u = place[arcs[j, c].head]
                 if arcs[j, c].mass <= 0.0 or u == v:
@@ -158,7 +217,7 @@ def _is_smaller(u, v, search, most, nodes, edges, reached):
     """Whether the smallest tight set that contains u and v, to which the flow goes, has less than `most` words.
 
     Then its nodes are marked as seen by this search.  `most` is the size of a tight set around both, which no search
-    leaves.  So a search ends where one has been that found all of it, or the root.
+    leaves.  So a search ends where one has been that found all of it, or the outside.
     """
     if nodes[u].reaches >= most:
         return False
@@ -174,8 +233,8 @@ def _is_smaller(u, v, search, most, nodes, edges, reached):
         if found >= most:
             break
         for e in range(node.first, nodes[reached[done - 1] + 1].first):
-            if edges[e].residual > TIGHT:
-                target = nodes[edges[e].target]
+            target = nodes[edges[e].target]
+            if edges[e].residual > TIGHT and not target.settled:
                 if target.reaches >= most:
                     found = most
                     break
@@ -188,6 +247,23 @@ def _is_smaller(u, v, search, most, nodes, edges, reached):
         nodes[u].reaches = most
         return False
     return True
+
+
+@inner
+def _mark_equals(u, search, nodes, edges, reached):
+    """Mark the nodes of the set that this search found from u which reach u: the same set is found from them."""
+    nodes[u].reaches = 1
+    reached[0] = u
+    filled, done = 1, 0
+    while done < filled:
+        first, last = nodes[reached[done]].first, nodes[reached[done] + 1].first
+        done += 1
+        for e in range(first, last):
+            target = nodes[edges[e].target]
+            if edges[edges[e].twin].residual > TIGHT and target.seen == search and target.reaches == 0:
+                target.reaches = 1
+                reached[filled] = edges[e].target
+                filled += 1
 
 
 @inner
