@@ -62,6 +62,7 @@ def fails(capsys, *arguments):
         ("run clusters --noise=1 --estimator ste_marginals", "ste_marginals takes no noise of the run"),
         ("run clusters --noise -1 --estimator gold", "noise is -1.0; expected a finite number ≥ 0"),
         ("run clusters --estimator reinforce --set samples=4 --set samples=2", "samples is given twice"),
+        ("sweep clusters --estimators ste(step_size=1,step_size=2)", "gives step_size twice"),
         ("run clusters --estimator ste,spigot", "these are 2 runs; `pullback sweep` trains one model for each"),
         ("run clusters --set steps=3", 'write "spigot(steps=…)" for the option, --steps for the setting'),
         ("run clusters --estimator spigot(step_size=-1)", "spigot: step_size is -1; expected a finite number ≥ 0"),

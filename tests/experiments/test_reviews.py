@@ -232,8 +232,8 @@ def test_a_picture_highlights_what_was_chosen(choice):
 
 
 @pytest.mark.parametrize(
-    "change", [{"share": 0.0}, {"share": 1.5}, {"longest": 0}, {"price": -1.0}, {"together": -1.0}]
+    "change", [{"share": 0.0}, {"share": 1.5}, {"longest": 0}, {"price": float("nan")}, {"together": float("inf")}]
 )
 def test_settings_of_rationales_are_checked(change):
-    with pytest.raises(Mistake, match=f"{next(iter(change))} is|price {change.get('price')}"):
+    with pytest.raises(Mistake, match=f"{next(iter(change))} is .*; expected"):
         Rationales(**change)

@@ -78,8 +78,12 @@ def _row(standard: Run[Any], text: str, told: Mapping[str, float]) -> Run[Any]:
     options = standard.options if name == standard.estimator else ()
     changes: dict[str, Any] = {"estimator": name, "options": options, **told}
     run = replace(standard, **changes)
+    named: set[str] = set()
     for part in filter(None, inside.rstrip(")").split(",")):
         option, (value,) = parse_assignment(part.strip())
+        if option in named:
+            raise Mistake(f"{text.strip()!r} gives {option} twice; expected one value.")
+        named.add(option)
         run = _with(run, option, value, [name])
         if option == "noise" and option not in options_of(name):
             run.refuse_noise(bool(value))

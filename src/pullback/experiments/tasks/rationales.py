@@ -4,6 +4,7 @@ The encoder reads the whole sentence and chooses; the decoder sees the vectors o
 without order, and nothing else.  Data: Pang and Lee (2005).  Reference: Lei, Barzilay and Jaakkola (2016).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -92,8 +93,9 @@ class Rationales(ReviewTask):
         if not 0 < self.share <= 1:
             raise Mistake(f"share is {self.share}; expected a number between 0 and 1.")
         check_counts(self, "longest")
-        if not min(self.together, self.price) >= 0:
-            raise Mistake(f"together is {self.together}, price {self.price}; expected numbers ≥ 0.")
+        for name in ("together", "price"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise Mistake(f"{name} is {getattr(self, name)}; expected a finite number ≥ 0.")
 
     # ---- the model
 
