@@ -105,7 +105,7 @@ def test_many_variables_are_inspected_without_combining_what_each_mixes():
 
 def test_an_inspection_prints_as_a_table():
     printed = str(pb.spigot(0.01).inspect(pb.Categorical(), scores(), downstream))
-    assert "loss at target" in printed and "evaluations" in printed and printed.endswith("openly.")
+    assert "loss at target" in printed and "evaluations" in printed and printed.endswith("no size to tune.")
     assert "loss at target" not in str(pb.reinforce(4).inspect(pb.Categorical(), scores(), downstream))
 
 

@@ -113,21 +113,21 @@ def in_the_middle_of_a_record(log, record):
 def before_the_checkpoint(log, checkpoint):
     kill()
 
-def before_a_checkpoint_is_in_place(log, beside, name):
-    name == "checkpoint.pt" and kill()
-    move(log, beside, name)
+def before_a_checkpoint_is_in_place(beside, place):
+    place.name == "checkpoint.pt" and kill()
+    return move(beside, place)
 
 def before_the_end(log, pictures):
     kill()
 
-move = Log._move
+move = Path.replace
 changes = [("write", in_the_middle_of_a_record), ("save", before_the_checkpoint), (None, None),
-           ("_move", before_a_checkpoint_is_in_place), ("finish", before_the_end)]
+           ("replace", before_a_checkpoint_is_in_place), ("finish", before_the_end)]
 for name, change in changes:
     child = os.fork()
     if child == 0:
         if name is not None:
-            setattr(Log, name, change)
+            setattr(Path if name == "replace" else Log, name, change)
         train(run, folder, AtStep() if name is None else None)
         os._exit(0)
     _, status = os.waitpid(child, 0)

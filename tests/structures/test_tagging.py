@@ -128,7 +128,7 @@ def test_tables_that_examples_share_have_the_sum_of_their_gradients(batch, ends)
     tables = [transitions, start if ends in ("both", "start") else None, end if ends in ("both", "end") else None]
     given = [scores, *(table.requires_grad_() for table in tables if table is not None)]
     repeated = [table if table is None else table.expand(*batch, *table.shape) for table in tables]
-    weight = random_scores(*batch, seed=5)
+    weight = random_scores(*batch, 1, seed=5).squeeze(-1)
     found = []
     for each in (tables, repeated):
         value = (weight * pb.Tagging(*each).log_partition(scores)).sum()
