@@ -31,6 +31,7 @@ from pullback.kernels.active_set.slots import (
 from pullback.kernels.tools import compiled, inner, kernel, uniform
 
 _TIE = 1e-8  # vertices whose score under s − μ is this close to the best belong to the face
+_PER_TRY = 128  # vertices; what rounding leaves of hundreds may hide that of the face which a direction asks for
 
 
 @inner
@@ -100,7 +101,7 @@ def backward_over(workspace, load, best, worth, spread):
             return active, count
         for k in range(used):
             parts.scores[parts.used[k]] = parts.rest[parts.used[k]]
-        state = np.zeros(1, np.uint64)
+        state, misses = np.zeros(1, np.uint64), 0
         while True:
             if count == len(active.weights):
                 active = enlarged(active)
@@ -111,7 +112,10 @@ def backward_over(workspace, load, best, worth, spread):
             fresh, first = active.vertices[count, :slots], active.vertices[0, :slots]
             best(rest, n, options, own, fresh)
             if advantage(parts.direction, fresh, first) < 1e-6 * largest:
-                return active, count
+                if misses >= count // _PER_TRY:
+                    return active, count
+                misses += 1
+                continue
             active.worths[count] = worth(own, n, fresh)
             introduce(parts.scores, slots, active, count)
             if not core.append(active.factor, count, 0.0):
