@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pullback.kernels.active_set import core as active_set
-from pullback.kernels.active_set.core import CONVERGED, RUNNING
+from pullback.kernels.active_set import core, dense
+from pullback.kernels.active_set.dense import CONVERGED, RUNNING
 from reference.active_set import cube, face_projector, permutations, project, sequences, subsets
 from reference.trees import arcs, enumerate_trees
 
@@ -59,11 +59,11 @@ class State:
 
     def seed(self, pool):
         arrays = (self.vertices, self.factor, self.weights, self.count, self.point)
-        return active_set.seed(self.scores, pool, self.tolerance, *arrays, 0, len(pool))
+        return dense.seed(self.scores, pool, self.tolerance, *arrays, 0, len(pool))
 
     def grow(self, answer, lo=0, hi=None):
         arrays = (self.vertices, self.factor, self.weights, self.count, self.point, self.gap, self.status)
-        return active_set.grow(self.scores, answer, self.tolerance, *arrays, lo, len(answer) if hi is None else hi)
+        return dense.grow(self.scores, answer, self.tolerance, *arrays, lo, len(answer) if hi is None else hi)
 
     def run(self, vertices, rounds=500):
         """Rounds until every instance has ended; how many."""
@@ -129,7 +129,7 @@ def test_an_answer_that_is_active_already_is_of_no_use_and_changes_nothing():
     for repeated in range(count):
         factor[count, :count] = state.vertices[0, :count] @ state.vertices[0, repeated]
         factor[count, count] = 3.0
-        assert active_set.add(factor, weights, kept, trial, count, values[repeated], 1e-12) == (count, False)
+        assert core.add(factor, weights, kept, trial, count, values[repeated], 1e-12) == (count, False)
     np.testing.assert_array_equal(kept[:count], np.arange(count))
     for old, new in zip(before, (np.tril(factor[:count, :count]), factor[-2:, :count], weights[:count])):
         np.testing.assert_array_equal(old, new)
@@ -215,7 +215,7 @@ def test_tangent_projects_onto_the_span_of_the_active_vertices():
         for active, factor, count in zip(state.vertices, state.factor, state.count):
             g = random.standard_normal(d)
             inner = active @ g
-            active_set.tangent(factor, count, inner)
+            core.tangent(factor, count, inner)
             span = active[1:count] - active[0]
             expected = np.linalg.pinv(span) @ span @ g if count > 1 else 0 * g
             np.testing.assert_allclose(inner[:count] @ active[:count], expected, atol=1e-10)
@@ -227,7 +227,7 @@ def test_tangent_is_the_jacobian_where_the_active_vertices_span_the_face():
     for s, point, active, factor, count in zip(state.scores, state.point, state.vertices, state.factor, state.count):
         columns = np.array([active @ g for g in np.eye(7)])
         for inner in columns:
-            active_set.tangent(factor, count, inner)
+            core.tangent(factor, count, inner)
         np.testing.assert_allclose(
             columns[:, :count] @ active[:count], face_projector(s - point, vertices, point), atol=1e-9
         )
@@ -252,7 +252,7 @@ def dependent_projection(scores, bonus, vertices, capacity=4):
         count = len(active)
         active.append(best)
         factor[count, : count + 1] = vertices[active] @ vertices[best]
-        count, useful = active_set.add(factor, weights, kept, trial, count, values[best] - values.max(), 1e-11)
+        count, useful = core.add(factor, weights, kept, trial, count, values[best] - values.max(), 1e-11)
         assert useful
         active = [active[i] for i in kept[:count]]
         point = weights[:count] @ vertices[active]
@@ -295,10 +295,10 @@ def test_widening_completes_the_span_of_the_face(vertices):
     arrays = (state.vertices, state.factor, state.weights, state.count, state.point)
     while True:
         direction = random.standard_normal(scores.shape)
-        active_set.leave_span(direction, state.vertices, state.factor, state.count, 0, len(scores))
+        dense.leave_span(direction, state.vertices, state.factor, state.count, 0, len(scores))
         for side, found in zip((1e-7, -1e-7), grown):
             answer = best_vertex(scores - state.point + side * direction, vertices)
-            active_set.widen(scores, answer, np.full(len(scores), 1e-9), *arrays, found, 0, len(scores))
+            dense.widen(scores, answer, np.full(len(scores), 1e-9), *arrays, found, 0, len(scores))
         if not grown.any():
             break
     for b, (s, point, active, count) in enumerate(zip(scores, state.point, state.vertices, state.count)):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import reference.tagging
-from pullback.kernels.tagging import grid, interior
+from pullback.kernels.tagging import blocks, grid, interior
 from reference.active_set import project as nearest_of
 
 
@@ -86,9 +86,9 @@ def test_a_change_of_flow_solves_the_system_that_defines_it(n, t):
     wanted = np.zeros((n + 1, t))
     wanted[:n][live] = rng.normal(size=live.sum())
     wanted[n, 0] = 1.0
-    blocks, potential, change = grid.room_of(lattice), np.empty((n + 1) * t), np.empty(len(exists))
-    grid.couple(lattice, weight, blocks)
-    grid.solve(lattice, weight, pull, wanted.ravel(), blocks, potential, change)
+    room, potential, change = blocks.room_of(lattice), np.empty((n + 1) * t), np.empty(len(exists))
+    blocks.couple(lattice, weight, room)
+    blocks.solve(lattice, weight, pull, wanted.ravel(), room, potential, change)
     flow, y = change.reshape(n + 1, t, t), potential.reshape(n + 1, t)
     arrived = flow.sum(1)
     leaving = np.vstack([flow[1:].sum(2), np.zeros(t)])

@@ -8,6 +8,7 @@ By the interior-point method of `paths`, over a `grid` in place of a graph.
 import numpy as np
 
 from pullback.kernels.paths import NOTHING, Face, interior_over
+from pullback.kernels.tagging import blocks
 from pullback.kernels.tagging import grid as grids
 from pullback.kernels.tagging.grid import NONE, Grid, over_edges
 from pullback.kernels.tagging.tables import are_valid, join
@@ -22,9 +23,9 @@ _INTERIOR = interior_over(
     __name__,
     grids.begin,
     grids.residuals,
-    grids.room_of,
-    grids.couple,
-    grids.solve,
+    blocks.room_of,
+    blocks.couple,
+    blocks.solve,
     grids.take,
     grids.slacks,
     grids.worth,
@@ -136,7 +137,7 @@ def _nearest_of_any(grid, score, tolerance, taken, rest):
                 if slack[e] <= _ROUNDING:
                     weight[e] = 1e10 / grid.tags
             face = Face(weight, np.zeros(len(slack)), np.zeros(len(score)))
-            found = _exchange(grid, score, unit, grids.room_of(grid), face, taken, rest)
+            found = _exchange(grid, score, unit, blocks.room_of(grid), face, taken, rest)
             if found < np.inf:
                 return found
     goal = min(max(0.1 * size * size, 1e-13), 1e-7) if size > 0.0 else 1e-7
