@@ -27,10 +27,10 @@ class Tagging(CompiledLattice):
         ⟨scores, z⟩ + start[z₀] + Σᵢ transitions[zᵢ₋₁, zᵢ] + end[zₙ₋₁]
 
     transitions: (t, t) or (..., t, t); transitions[a, b] is that of tag a at position i − 1 and tag b at i.
-    start, end: (t,) or (..., t), scores of the first and the last tag.
     lengths: the number of tags of each example, n if not given;  positions beyond it are padding.
     mask: (..., n, t), true for tags that are allowed; with it `log_partition` sums over the sequences that agree with
     what is known of the tags.
+    start, end: (t,) or (..., t), scores of the first and the last tag, 0 if not given.
     tolerance: the largest gap that SparseMAP may stop at, see `Structure.tolerance`; None is exact.
 
     −∞ forbids a transition, a first or a last tag; `Tagging.bio` and `Tagging.bioes` make such tables.  Gradients reach
