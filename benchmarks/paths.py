@@ -113,10 +113,10 @@ def alignment_sums() -> Iterator[Figure]:
 def alignment_sparsemap() -> Iterator[Figure]:
     """SparseMAP from peaked to flat scores, by flows, by the active set and by the interior."""
     yield from bounded(pb.Alignment(), (16, 25, 25, 3), "global, 16 × 25 × 25")
-    yield from bounded(pb.Alignment("dtw"), (16, 12, 12), "dtw, 16 × 12 × 12")
-    yield from bounded(pb.Alignment("dtw"), (2, 40, 40), "dtw, 2 × 40 × 40")
-    yield from bounded(pb.Alignment("monotonic"), (2, 30, 60), "monotonic, 2 × 30 × 60")
-    yield from bounded(pb.Alignment("local"), (2, 25, 25, 3), "local, 2 × 25 × 25")
+    yield from bounded(pb.Alignment(kind="dtw"), (16, 12, 12), "dtw, 16 × 12 × 12")
+    yield from bounded(pb.Alignment(kind="dtw"), (2, 40, 40), "dtw, 2 × 40 × 40")
+    yield from bounded(pb.Alignment(kind="monotonic"), (2, 30, 60), "monotonic, 2 × 30 × 60")
+    yield from bounded(pb.Alignment(kind="local"), (2, 25, 25, 3), "local, 2 × 25 × 25")
 
 
 # ---- paths

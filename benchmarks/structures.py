@@ -45,8 +45,9 @@ def _columns(node: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _tagging(n: int) -> pb.Tagging:
-    tables = (torch.randn(shape, generator=torch.Generator().manual_seed(0)) for shape in ((10, 10), (10,), (10,)))
-    return pb.Tagging(*tables)
+    shapes = ((10, 10), (10,), (10,))
+    transitions, start, end = (torch.randn(shape, generator=torch.Generator().manual_seed(0)) for shape in shapes)
+    return pb.Tagging(transitions, start=start, end=end)
 
 
 _SHORT, _LONG, _ITEMS = (10, 20, 40, 80), (10, 25, 50, 100, 200, 400), (10, 100, 1000, 10_000)

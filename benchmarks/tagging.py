@@ -75,6 +75,11 @@ def _peers(inputs: tuple[Tensor, ...]) -> dict[str, TorchCRF | Supar | None]:
     return {CRF: crf, SUPAR: Supar(*inputs) if optional("supar") else None}
 
 
+def tagging_of(inputs: tuple[Tensor, ...]) -> pb.Tagging:
+    _, transitions, start, end = inputs
+    return pb.Tagging(transitions, start=start, end=end)
+
+
 def _gradients(
     call: Callable[[], Tensor], inputs: tuple[Tensor, ...], cotangent: Tensor | None
 ) -> Callable[[], object]:
@@ -88,7 +93,7 @@ def argmax() -> Iterator[Figure]:
         inputs = random_inputs(*shape)
         peers = _peers(inputs)
         contenders = {name: peer and peer.argmax for name, peer in peers.items()}
-        times = take_turns({OURS: lambda: pb.Tagging(*inputs[1:]).argmax(inputs[0]), **contenders})
+        times = take_turns({OURS: lambda: tagging_of(inputs).argmax(inputs[0]), **contenders})
         for name in peers:
             yield faster_than(times, name, at_least=4.0, size=size_of(*shape))
 
@@ -101,14 +106,14 @@ def sums() -> Iterator[Figure]:
         peers = _peers(inputs)
         for operation, cotangent in (("log_partition", None), ("marginals", weight)):
             contenders = {
-                OURS: _gradients(lambda: getattr(pb.Tagging(*inputs[1:]), operation)(inputs[0]), inputs, cotangent)
+                OURS: _gradients(lambda: getattr(tagging_of(inputs), operation)(inputs[0]), inputs, cotangent)
             }
             for name, peer in peers.items():
                 if peer is None or not hasattr(peer, operation):
                     contenders[name] = None
                     continue
                 if operation == "log_partition":
-                    agree(pb.Tagging(*inputs[1:]).log_partition(inputs[0]), peer.log_partition(), operation, 1e-3)
+                    agree(tagging_of(inputs).log_partition(inputs[0]), peer.log_partition(), operation, 1e-3)
                 contenders[name] = _gradients(getattr(peer, operation), peer.inputs, cotangent)
             times = take_turns(contenders, rounds=(3, 15))
             for name in peers if operation == "log_partition" else (SUPAR,):
@@ -123,7 +128,7 @@ def sparsemap() -> Iterator[Figure]:
 
         def call_at(scale: float) -> Callable[[], object]:
             inputs = random_inputs(*shape, scale)
-            return _gradients(lambda: pb.Tagging(*inputs[1:]).sparsemap(inputs[0]), inputs, weight)
+            return _gradients(lambda: tagging_of(inputs).sparsemap(inputs[0]), inputs, weight)
 
         for scale in SCALES:
             times = take_turns({OURS: call_at(scale), "scale 1": call_at(1.0)}, seconds=1.0, rounds=(2, 7))

@@ -104,6 +104,11 @@ class PartitionOnly(ArgmaxOnly, pb.LogLinear):
         return self.whole.sample(scores, sample_shape, generator=generator)
 
 
+def tagging_of(transitions, start=None, end=None, **options):
+    """A tagging from its three tables, in the order in which `Tagging.bio` gives them."""
+    return pb.Tagging(transitions, start=start, end=end, **options)
+
+
 LENGTHS = torch.tensor([4, 2, 1])
 MASK = torch.tensor([[True, False, True, True], [True, True, True, True], [False, False, True, False]])
 
@@ -129,10 +134,10 @@ RANKINGS = [
     Case("Ranking, two batch dimensions", pb.Ranking(), (2, 2), (3,)),
     Case("Ranking, no batch", pb.Ranking(), (), (5,)),
     Case("Ranking, lengths", pb.Ranking(lengths=LENGTHS), (3,), (4,)),
-    Case("Ranking, values, two of them equal", pb.Ranking(torch.tensor([0.5, -1.0, 0.5, 2.0])), (2,), (4,)),
+    Case("Ranking, values, two of them equal", pb.Ranking(values=torch.tensor([0.5, -1.0, 0.5, 2.0])), (2,), (4,)),
     Case(
         "Ranking, values for each example, lengths",
-        pb.Ranking(torch.tensor([[1, 2, 4, 8], [3, 1, 9, 9], [2, 0, 0, 0]]), lengths=LENGTHS),
+        pb.Ranking(values=torch.tensor([[1, 2, 4, 8], [3, 1, 9, 9], [2, 0, 0, 0]]), lengths=LENGTHS),
         (3,),
         (4,),
     ),
@@ -231,18 +236,18 @@ FIRST, LAST = torch.tensor([0.5, -torch.inf, 0.25]).double(), torch.tensor([-0.2
 KNOWN = torch.tensor([[0, 0, 1], [1, 1, 0], [1, 1, 1]], dtype=torch.bool)
 TAGGINGS = [
     Case("Tagging", pb.Tagging(STEPS), (3,), (3, 3)),
-    Case("Tagging, start and end", pb.Tagging(STEPS[:2, :2], FIRST[::2], LAST[:2]), (3,), (4, 2)),
+    Case("Tagging, start and end", pb.Tagging(STEPS[:2, :2], start=FIRST[::2], end=LAST[:2]), (3,), (4, 2)),
     Case("Tagging, one tag", pb.Tagging(STEPS[:1, :1]), (2,), (3, 1)),
     Case("Tagging, no batch", pb.Tagging(STEPS, end=LAST), (), (3, 3)),
     Case(
         "Tagging, lengths",
-        pb.Tagging(torch.stack([STEPS, STEPS.mT, -STEPS.mT.abs()]), FIRST, LAST, WORDS),
+        pb.Tagging(torch.stack([STEPS, STEPS.mT, -STEPS.mT.abs()]), start=FIRST, end=LAST, lengths=WORDS),
         (3,),
         (3, 3),
     ),
     Case("Tagging, mask", pb.Tagging(STEPS, end=LAST, mask=KNOWN), (2,), (3, 3)),
-    Case("Tagging, BIO", pb.Tagging(*pb.Tagging.bio(["X"])[1:]), (2,), (3, 3)),
-    Case("Tagging, BIOES", pb.Tagging(*pb.Tagging.bioes(["X"])[1:], lengths=torch.tensor([3, 1])), (2,), (3, 5)),
+    Case("Tagging, BIO", tagging_of(*pb.Tagging.bio(["X"])[1:]), (2,), (3, 3)),
+    Case("Tagging, BIOES", tagging_of(*pb.Tagging.bioes(["X"])[1:], lengths=torch.tensor([3, 1])), (2,), (3, 5)),
 ]
 DIAMOND = torch.tensor([[7, 3], [2, 7], [3, 9], [2, 3], [7, 9], [5, 7], [9, 4], [2, 9], [2, 9]])  # 2 to 9; 5, 4: no use
 LATTICES = torch.tensor(
@@ -274,17 +279,17 @@ TABLES = torch.tensor([[3, 2], [0, 0], [2, 2]])
 ALIGNMENTS = [
     Case("Alignment, global", pb.Alignment(), (3,), (3, 2, 3)),
     Case("Alignment, global, lengths", pb.Alignment(lengths=TABLES), (3,), (3, 2, 3)),
-    Case("Alignment, local", pb.Alignment("local"), (2,), (2, 2, 3)),
-    Case("Alignment, local, lengths", pb.Alignment("local", TABLES - 1 + (TABLES == 0)), (3,), (2, 2, 3)),
-    Case("Alignment, dtw", pb.Alignment("dtw"), (2,), (3, 3)),
-    Case("Alignment, dtw, lengths", pb.Alignment("dtw", TABLES), (3,), (3, 2)),
-    Case("Alignment, dtw, mask", pb.Alignment("dtw", mask=torch.arange(9).reshape(3, 3) != 3), (2,), (3, 3)),
-    Case("Alignment, monotonic", pb.Alignment("monotonic"), (3,), (2, 4)),
-    Case("Alignment, monotonic, lengths", pb.Alignment("monotonic", TABLES.flip(-1)), (3,), (2, 3)),
+    Case("Alignment, local", pb.Alignment(kind="local"), (2,), (2, 2, 3)),
+    Case("Alignment, local, lengths", pb.Alignment(kind="local", lengths=TABLES - 1 + (TABLES == 0)), (3,), (2, 2, 3)),
+    Case("Alignment, dtw", pb.Alignment(kind="dtw"), (2,), (3, 3)),
+    Case("Alignment, dtw, lengths", pb.Alignment(kind="dtw", lengths=TABLES), (3,), (3, 2)),
+    Case("Alignment, dtw, mask", pb.Alignment(kind="dtw", mask=torch.arange(9).reshape(3, 3) != 3), (2,), (3, 3)),
+    Case("Alignment, monotonic", pb.Alignment(kind="monotonic"), (3,), (2, 4)),
+    Case("Alignment, monotonic, lengths", pb.Alignment(kind="monotonic", lengths=TABLES.flip(-1)), (3,), (2, 3)),
 ]
 JOINT = [
     Case("Independent, Categorical", pb.Independent(pb.Categorical()), (3,), (2, 3)),
-    Case("Independent, two dimensions", pb.Independent(pb.Binary(), 2), (2,), (2, 1, 2)),
+    Case("Independent, two dimensions", pb.Independent(pb.Binary(), dims=2), (2,), (2, 1, 2)),
     Case(
         "Independent, Categorical, lengths",
         pb.Independent(pb.Categorical(torch.tensor([[3, 1], [2, 3]]))),

@@ -84,7 +84,7 @@ def test_a_span_counts_where_both_ends_and_the_label_are_right():
 def test_spans_are_counted_as_tags_alone_tell():
     """Against a count by pairs of positions: a span is where a name starts, ends, and does not start again inside."""
     generator = torch.Generator().manual_seed(1)
-    tags = pb.Tagging(SCHEME.transitions, SCHEME.start).sample(
+    tags = pb.Tagging(SCHEME.transitions, start=SCHEME.start).sample(
         torch.zeros(30, 8, len(SCHEME.names)), generator=generator
     )
     for row in pb.Tagging.tags(tags).tolist():
@@ -149,7 +149,7 @@ def test_names_begin_with_a_b_unless_tags_are_predicted_for_themselves():
         model = task.model(pb.frozen()).eval()
         torch.nn.init.normal_(model.encoder.tags.weight, std=20)
         batch = batch_of(task.data()["test"])
-        valid = pb.Tagging(SCHEME.transitions, SCHEME.start, lengths=batch.lengths).contains(model.latent(batch))
+        valid = pb.Tagging(SCHEME.transitions, start=SCHEME.start, lengths=batch.lengths).contains(model.latent(batch))
         assert bool(valid.all()) == whole
 
 

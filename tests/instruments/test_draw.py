@@ -107,8 +107,8 @@ def test_text_is_escaped_wherever_it_stands():
         pb.draw(pb.Categorical(), point, words),
         pb.draw(pb.Binary(), point, words),
         pb.draw(pb.Ranking(), pb.Ranking().argmax(torch.arange(8.0)), words),
-        pb.draw(pb.Tagging(torch.zeros(8, 8)), torch.eye(8), words, names=words, title="<title> & 'more'"),
-        pb.draw(pb.Matching(), torch.eye(8), words, names=words),
+        pb.draw(pb.Tagging(torch.zeros(8, 8)), torch.eye(8), words, choices=words, title="<title> & 'more'"),
+        pb.draw(pb.Matching(), torch.eye(8), words, choices=words),
     ):
         drawing.svg.encode("utf-8")
         assert "<b>" not in drawing.svg and "R&D" not in drawing.svg
@@ -175,30 +175,30 @@ def test_scores_are_told_from_points():
 def test_words_of_a_sentence_are_counted_without_the_root():
     tree = pb.DependencyTree.arcs(torch.tensor([2, 0, 2]))
     with pytest.raises(
-        ValueError, match=r"4 labels were given for DependencyTree; expected 3, one for each word \(the root"
+        ValueError, match=r"4 items were given for DependencyTree; expected 3, one for each word \(the root"
     ):
         pb.draw(pb.DependencyTree(), tree, ["root", "she", "reads", "books"])
 
 
-def test_labels_are_counted_within_the_length_of_the_example():
+def test_items_are_counted_within_the_length_of_the_example():
     trees = pb.DependencyTree(torch.tensor([3, 2]))
     point = trees.argmax(torch.zeros(2, 4, 4))
     assert {"she", "reads"} <= set(texts(pb.draw(trees, point, ["she", "reads"], index=1)))
-    with pytest.raises(ValueError, match="3 labels were given for DependencyTree; expected 2"):
+    with pytest.raises(ValueError, match="3 items were given for DependencyTree; expected 2"):
         pb.draw(trees, point, ["she", "reads", "<pad>"], index=1)
 
 
 @pytest.mark.parametrize(
     ("structure", "shape", "options", "message"),
     [
-        (pb.Categorical(), (3,), {"labels": ["a"]}, "1 labels were given for Categorical; expected 3"),
-        (pb.Categorical(), (3,), {"labels": 3}, "labels are a int; expected a list"),
-        (pb.Matching(), (2, 3), {"labels": "abc"}, "expected 2, one for each row"),
-        (pb.Matching(), (2, 3), {"names": "ab"}, "2 names were given for Matching; expected 3, one for each column"),
-        (pb.DependencyTree(labelled=True), (2, 2, 2), {"names": "a"}, "expected 2, one for each label of arcs"),
-        (pb.Path(torch.tensor([[0, 7]]), 0, 7), (1,), {"labels": "ab"}, "none for node 7"),
-        (pb.Independent(pb.Categorical()), (2, 3), {"labels": [["a", "b", "c"]]}, "one for each of 2 copies"),
-        (pb.product(pb.Binary(), shapes=[(2,)]), (2,), {"labels": ["a", "b"]}, "one entry for each of 1 block"),
+        (pb.Categorical(), (3,), {"items": ["a"]}, "1 items were given for Categorical; expected 3"),
+        (pb.Categorical(), (3,), {"items": 3}, "items are a int; expected a list"),
+        (pb.Matching(), (2, 3), {"items": "abc"}, "expected 2, one for each row"),
+        (pb.Matching(), (2, 3), {"choices": "ab"}, "2 choices were given .*; expected 3, one for each column"),
+        (pb.DependencyTree(labelled=True), (2, 2, 2), {"choices": "a"}, "expected 2, one for each label of arcs"),
+        (pb.Path(torch.tensor([[0, 7]]), 0, 7), (1,), {"items": "ab"}, "none for node 7"),
+        (pb.Independent(pb.Categorical()), (2, 3), {"items": [["a", "b", "c"]]}, "one for each of 2 copies"),
+        (pb.product(pb.Binary(), shapes=[(2,)]), (2,), {"items": ["a", "b"]}, "one entry for each of 1 block"),
         (pb.Categorical(), (3,), {"gold": torch.zeros(2)}, r"gold has shape \(2,\); expected that of the point"),
         (pb.Categorical(), (3,), {"threshold": 0.0}, "threshold is 0.0; expected a probability above 0"),
         (pb.DependencyTree(), (3, 4), {}, r"expected \(..., n \+ 1, n \+ 1\)"),

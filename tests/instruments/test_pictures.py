@@ -76,7 +76,7 @@ def test_a_labelled_arc_has_its_likeliest_label():
     trees, names = pb.DependencyTree(labelled=True), ["nsubj", "root", "obj"]
     gold = pb.DependencyTree.arcs(torch.tensor([2, 0, 2]), torch.tensor([0, 1, 2]), 3)
     other = pb.DependencyTree.arcs(torch.tensor([2, 0, 2]), torch.tensor([2, 1, 2]), 3)
-    drawing = pb.draw(trees, 0.2 * gold + 0.8 * other, ["she", "reads", "books"], names=names, gold=gold)
+    drawing = pb.draw(trees, 0.2 * gold + 0.8 * other, ["she", "reads", "books"], choices=names, gold=gold)
     assert len(shapes(drawing, "line", "part")) == 3
     assert {"obj .80", "obj", "root"} <= set(texts(drawing))
     (missed,) = shapes(drawing, "share", "missed")
@@ -129,7 +129,7 @@ def test_spans_of_gold_alone_are_dashed():
 def test_a_labelled_constituency_tree_has_its_labels_on_words_too():
     labels = ["S", "NP", "D", "N", "V"]
     tree = pb.ConstituencyTree.spans("(S (NP (D the) (N cat)) (V sleeps))", labels)
-    drawing = pb.draw(pb.ConstituencyTree(labelled=True), tree, ["the", "cat", "sleeps"], names=labels)
+    drawing = pb.draw(pb.ConstituencyTree(labelled=True), tree, ["the", "cat", "sleeps"], choices=labels)
     assert len(shapes(drawing, "part")) == 5
     assert {"the", "cat", "sleeps", *labels} == set(texts(drawing))
 
@@ -140,14 +140,14 @@ def test_a_labelled_constituency_tree_has_its_labels_on_words_too():
 def test_a_matching_is_a_table_with_a_cell_for_each_pair():
     matching = pb.Matching(torch.tensor([[2, 3], [1, 1]]))
     point = matching.argmax(torch.zeros(2, 2, 3))
-    drawing = pb.draw(matching, point, ["r", "s"], names="abc", index=0)
+    drawing = pb.draw(matching, point, ["r", "s"], choices="abc", index=0)
     assert len(shapes(drawing, "track")) == 6 and len(shapes(drawing, "cell")) == 2
     assert len(shapes(pb.draw(matching, point, index=1), "track")) == 1
 
 
 def test_gold_pairs_have_an_outline():
     point, gold = torch.tensor([[0.6, 0.4], [0.4, 0.6]]), torch.eye(2).flip(0)
-    drawing = pb.draw(pb.Matching(), point, "ab", names="xy", gold=gold)
+    drawing = pb.draw(pb.Matching(), point, "ab", choices="xy", gold=gold)
     assert titles(drawing, "outline", "missed") == ["a, y: 0.400, in gold", "b, x: 0.400, in gold"]
     assert titles(pb.draw(pb.Matching(), point, gold=1 - gold), "outline", "agreed") == [
         "0, 0: 0.600, in gold", "1, 1: 0.600, in gold"
@@ -157,13 +157,13 @@ def test_gold_pairs_have_an_outline():
 def test_an_alignment_shows_its_moves():
     alignment = pb.Alignment()
     point = alignment.argmax(torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(1)))
-    drawing = pb.draw(alignment, point, "abcd", names="vwxyz")
+    drawing = pb.draw(alignment, point, "abcd", choices="vwxyz")
     assert len(shapes(drawing, "line", "part")) == len(shapes(drawing, "cell")) == int(point.sum())
     assert any("into d, z" in title for title in titles(drawing, "line", "part"))
 
 
 def test_the_path_of_a_cell_alignment_is_one_line():
-    dtw = pb.Alignment("dtw")
+    dtw = pb.Alignment(kind="dtw")
     point = dtw.argmax(torch.zeros(3, 4))
     (line,) = shapes(pb.draw(dtw, point), "through")
     assert line.get("d").count("L") == int(point.sum()) - 1
@@ -177,7 +177,7 @@ def test_the_path_of_a_cell_alignment_is_one_line():
 def test_a_segmentation_has_a_bar_for_each_segment(n):
     segments = [(i, 1, i % 2) for i in range(n)]
     point = pb.Segmentation.parts(segments, n, 2, 2)
-    drawing = pb.draw(pb.Segmentation(), point, names=["X", "Y"])
+    drawing = pb.draw(pb.Segmentation(), point, choices=["X", "Y"])
     assert len(shapes(drawing, "part")) == n
     assert len(shapes(drawing, "label1")) == n // 2
 
@@ -203,7 +203,7 @@ def test_gold_segments_have_an_outline():
 def test_a_tagging_has_a_box_for_each_tag():
     tagging = pb.Tagging(torch.zeros(3, 3), lengths=torch.tensor([4]))
     point = tagging.marginals(torch.randn(1, 5, 3, generator=torch.Generator().manual_seed(0)))
-    drawing = pb.draw(tagging, point, "abcd", names=["N", "V", "D"])
+    drawing = pb.draw(tagging, point, "abcd", choices=["N", "V", "D"])
     assert len(shapes(drawing, "tag")) == int((point > 0.01).sum()) == 12
     assert not shapes(drawing, "ghost")
     assert len(shapes(pb.draw(tagging, tagging.argmax(point)), "ghost")) == 3
@@ -211,14 +211,14 @@ def test_a_tagging_has_a_box_for_each_tag():
 
 def test_of_many_tags_those_in_use_are_drawn():
     point = pb.Tagging.one_hot(torch.tensor([3, 17, 3]), 20)
-    drawing = pb.draw(pb.Tagging(torch.zeros(20, 20)), point, ["a", "b", "c"], names=[f"t{i}" for i in range(20)])
+    drawing = pb.draw(pb.Tagging(torch.zeros(20, 20)), point, ["a", "b", "c"], choices=[f"t{i}" for i in range(20)])
     assert set(texts(drawing)) == {"a", "b", "c", "t3", "t17"}
 
 
 def test_a_chain_has_a_line_for_each_pair_of_neighbors():
     chain = pb.Chain()
     point = chain.marginals(torch.randn(4, 2, 2, generator=torch.Generator().manual_seed(0)))
-    drawing = pb.draw(chain, point, "abcd", names=["N", "V"])
+    drawing = pb.draw(chain, point, "abcd", choices=["N", "V"])
     assert len(shapes(drawing, "line", "part")) == int((point[1:] > 0.01).sum()) == 12
     assert len(shapes(drawing, "tag")) == 8
 
@@ -327,7 +327,7 @@ def test_copies_have_their_own_lengths_and_gold():
     assert len(shapes(pb.draw(copies, point, index=0, gold=point), "line", "part", "agreed")) == 3
 
 
-def test_the_blocks_of_a_product_are_drawn_with_their_own_labels():
+def test_the_blocks_of_a_product_are_drawn_with_their_own_items():
     both = pb.product(pb.Categorical(), pb.DependencyTree(), shapes=[(2,), (3, 3)])
     point = both.pack(torch.tensor([0.0, 1.0]), pb.DependencyTree.arcs(torch.tensor([0, 1])))
     drawing = pb.draw(both, point, [["yes", "no"], ["she", "reads"]], gold=point)

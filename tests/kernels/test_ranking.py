@@ -45,10 +45,10 @@ def test_equal_scores_are_ranked_as_they_come():
 def test_values_are_dealt_out_in_the_order_of_the_scores():
     scores = torch.tensor([[0.3, -1.0, 2.0], [0.3, -1.0, 2.0]])
     values = torch.tensor([5.0, -2.0, 5.0])
-    assert pb.Ranking(values).argmax(scores).tolist() == [[5, -2, 5]] * 2
+    assert pb.Ranking(values=values).argmax(scores).tolist() == [[5, -2, 5]] * 2
     each = torch.tensor([[1.0, 2.0, 3.0], [30.0, 10.0, 20.0]])
-    assert pb.Ranking(each).argmax(scores).tolist() == [[2, 1, 3], [20, 10, 30]]
-    first_two = pb.Ranking(torch.tensor([7.0, 3.0, 100.0]), lengths=torch.tensor([2, 0]))
+    assert pb.Ranking(values=each).argmax(scores).tolist() == [[2, 1, 3], [20, 10, 30]]
+    first_two = pb.Ranking(values=torch.tensor([7.0, 3.0, 100.0]), lengths=torch.tensor([2, 0]))
     assert first_two.argmax(scores).tolist() == [[7, 3, 0], [0, 0, 0]]
 
 
@@ -71,7 +71,7 @@ def test_soft_ranks_are_those_of_the_minimax_formula(n, scale, dtype, regularize
     scores[2] = scores[2].sort().values
     values = random(4, n, seed=1).abs().to(dtype) + 0.1
     values[0] = torch.arange(1, n + 1)
-    found = pb.Ranking(values).soft_rank(scores, regularizer=regularizer)
+    found = pb.Ranking(values=values).soft_rank(scores, regularizer=regularizer)
     assert found.dtype == dtype
     twin = TWINS[regularizer]
     expected = np.stack([twin(s, w) for s, w in zip(scores.double().numpy(), values.double().numpy())])
@@ -119,7 +119,7 @@ def test_soft_ranks_have_derivatives_in_scores_and_values(scale, regularizer):
     values = (random(3, 6, seed=1).abs() + 0.5).requires_grad_()
 
     def soft_rank(scores, values):
-        return pb.Ranking(values, lengths=lengths).soft_rank(scores, regularizer=regularizer)
+        return pb.Ranking(values=values, lengths=lengths).soft_rank(scores, regularizer=regularizer)
 
     assert gradcheck(soft_rank, (scores, values))
     assert gradgradcheck(soft_rank, (scores, values))
@@ -131,12 +131,12 @@ def test_equal_scores_that_share_one_value_do_not_move_the_point(regularizer):
     scores = torch.tensor([1.0, -5.0, 1.0, 9.0, 1.0], dtype=torch.float64).requires_grad_()
 
     def soft_rank(scores):
-        return pb.Ranking(values).soft_rank(scores, regularizer=regularizer)
+        return pb.Ranking(values=values).soft_rank(scores, regularizer=regularizer)
 
     assert_close(soft_rank(scores), torch.tensor([2.0, 0.5, 2.0, 7.0, 2.0], dtype=torch.float64))
     assert gradcheck(soft_rank, (scores,)) and gradgradcheck(soft_rank, (scores,))
     wanted = values.clone().requires_grad_()
-    point = pb.Ranking(wanted).soft_rank(scores.detach(), regularizer=regularizer)
+    point = pb.Ranking(values=wanted).soft_rank(scores.detach(), regularizer=regularizer)
     (of_values,) = torch.autograd.grad((point * torch.arange(5.0)).sum(), wanted)
     assert_close(of_values, torch.tensor([2.0, 1.0, 2.0, 3.0, 2.0], dtype=torch.float64))
 
@@ -274,24 +274,24 @@ def test_a_score_that_is_not_finite_is_refused_in_words():
             with pytest.raises(ValueError, match=r"scores of example \[1\] contain NaN or an infinity"):
                 operation(scores)
         with pytest.raises(ValueError, match=r"values of example \[1\] contain NaN or an infinity"):
-            pb.Ranking(scores).argmax(torch.zeros(2, 3))
+            pb.Ranking(values=scores).argmax(torch.zeros(2, 3))
 
 
 def test_values_and_options_that_do_not_fit_are_refused_in_words():
     scores = torch.zeros(2, 3)
     with pytest.raises(ValueError, match=r"values have shape \(4,\); expected \(\.\.\., 3\)"):
-        pb.Ranking(torch.ones(4)).argmax(scores)
+        pb.Ranking(values=torch.ones(4)).argmax(scores)
     with pytest.raises(ValueError, match=r"values have shape \(5, 3\); expected \(3,\) or .* \(2, 3\)"):
-        pb.Ranking(torch.ones(5, 3)).argmax(scores)
+        pb.Ranking(values=torch.ones(5, 3)).argmax(scores)
     with pytest.raises(TypeError, match="values are a list"):
-        pb.Ranking([1, 2, 3])
+        pb.Ranking(values=[1, 2, 3])
     with pytest.raises(ValueError, match=r"Ranking: lengths\[1\] is 4; expected between 0 and 3"):
         pb.Ranking(lengths=torch.tensor([1, 4])).sparsemap(scores)
     for operation in (pb.Ranking().soft_rank, pb.Ranking().soft_sort):
         with pytest.raises(ValueError, match="regularizer is 'l2'"):
             operation(scores, regularizer="l2")
     with pytest.raises(ValueError, match=r"values of example \[0\] are not all above 0"):
-        pb.Ranking(torch.tensor([0.0, 1.0, 2.0])).soft_rank(scores, regularizer="entropy")
+        pb.Ranking(values=torch.tensor([0.0, 1.0, 2.0])).soft_rank(scores, regularizer="entropy")
     with pytest.raises(ValueError, match="temperature is 0; expected a number above 0"):
         pb.Ranking().soft_rank(scores, temperature=0)
     for operation in (pb.Ranking().soft_rank, pb.Ranking().soft_sort):
@@ -309,7 +309,7 @@ def test_values_and_options_that_do_not_fit_are_refused_in_words():
 def test_there_are_as_many_rankings_as_permutations():
     for n, count in enumerate([1, 2, 6, 24, 120, 720], start=1):
         assert len(pb.Ranking().enumerate((n,)).vertices) == count
-    equal = pb.Ranking(torch.tensor([1.0, 1.0, 2.0, 2.0]))
+    equal = pb.Ranking(values=torch.tensor([1.0, 1.0, 2.0, 2.0]))
     assert len(equal.enumerate((4,)).vertices) == 6
     with pytest.raises(ValueError, match=r"Ranking: there are \d+ vertices; expected at most"):
         pb.Ranking().enumerate((12,))

@@ -44,9 +44,9 @@ every_kind = pytest.mark.parametrize("kind", COUNTS)
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 4), (2, 3), (3, 4), (4, 4)])
 def test_the_number_of_alignments_is_known(kind, n, m):
     shape = shape_of(kind, n, m)
-    vertices = pb.Alignment(kind).enumerate(shape).vertices
+    vertices = pb.Alignment(kind=kind).enumerate(shape).vertices
     assert len(vertices) == len(vertices.unique(dim=0)) == COUNTS[kind](n, m)
-    value = pb.Alignment(kind).log_partition(torch.zeros(shape, dtype=torch.float64))
+    value = pb.Alignment(kind=kind).log_partition(torch.zeros(shape, dtype=torch.float64))
     assert_close(value.exp(), torch.tensor(float(COUNTS[kind](n, m)), dtype=torch.float64))
 
 
@@ -78,7 +78,7 @@ def test_a_global_alignment_is_a_path_through_cells(scale):
 
 def test_dynamic_time_warping_is_a_global_alignment_whose_moves_share_the_score_of_a_cell():
     scores = random_scores(3, 4, 5)
-    moves, cells = scores.unsqueeze(-1).expand(3, 4, 5, 3), pb.Alignment("dtw")
+    moves, cells = scores.unsqueeze(-1).expand(3, 4, 5, 3), pb.Alignment(kind="dtw")
     assert_close(cells.log_partition(scores), pb.Alignment().log_partition(moves))
     assert_close(cells.argmax(scores), pb.Alignment().argmax(moves).sum(-1))
     assert_close(cells.marginals(scores), pb.Alignment().marginals(moves).sum(-1))
@@ -92,11 +92,11 @@ def test_soft_dtw_is_the_log_partition_of_negative_costs():
         for j in range(6):
             before = torch.stack([chart[i, j], chart[i, j + 1], chart[i + 1, j]])
             chart[i + 1, j + 1] = costs[i, j] - gamma * (-before / gamma).logsumexp(0)
-    assert_close(-gamma * pb.Alignment("dtw").log_partition(-costs / gamma), chart[-1, -1])
+    assert_close(-gamma * pb.Alignment(kind="dtw").log_partition(-costs / gamma), chart[-1, -1])
 
 
 def test_monotonic_alignments_give_every_column_one_row_and_leave_none_out():
-    best = pb.Alignment("monotonic").argmax(random_scores(5, 4, 9))
+    best = pb.Alignment(kind="monotonic").argmax(random_scores(5, 4, 9))
     assert (best.sum(-2) == 1).all() and (best.sum(-1) >= 1).all()
     rows = best.argmax(-2)
     assert (rows[:, 0] == 0).all() and (rows[:, -1] == 3).all()
@@ -107,13 +107,13 @@ def test_a_local_alignment_finds_what_two_sequences_share():
     ours, theirs = torch.tensor([4, 1, 2, 3, 0]), torch.tensor([7, 7, 1, 2, 3, 9])
     scores = torch.full((5, 6, 3), -1.0)
     scores[..., MATCH] = torch.where(ours[:, None] == theirs, 1.0, -1.0)
-    assert pb.Alignment("local").argmax(scores).nonzero().tolist() == [[1, 2, 0], [2, 3, 0], [3, 4, 0]]
+    assert pb.Alignment(kind="local").argmax(scores).nonzero().tolist() == [[1, 2, 0], [2, 3, 0], [3, 4, 0]]
 
 
 @every_kind
 @pytest.mark.parametrize("scale", [0.0, 0.1, 1.0, 1000.0])
 def test_large_projections_are_certified_by_their_own_argmax(kind, scale):
-    alignments = pb.Alignment(kind, torch.tensor([[12, 14], [7, 9]]))
+    alignments = pb.Alignment(kind=kind, lengths=torch.tensor([[12, 14], [7, 9]]))
     scores = scale * random_scores(2, *shape_of(kind, 12, 14))
     point = alignments.sparsemap(scores)
     rest = scores - point
@@ -123,7 +123,7 @@ def test_large_projections_are_certified_by_their_own_argmax(kind, scale):
 
 @every_kind
 def test_derivatives_meet_finite_differences_in_a_padded_batch(kind):
-    alignments = pb.Alignment(kind, torch.tensor([[3, 4], [2, 2]]))
+    alignments = pb.Alignment(kind=kind, lengths=torch.tensor([[3, 4], [2, 2]]))
     scores = random_scores(2, *shape_of(kind, 3, 4)).requires_grad_()
     for operation in (alignments.log_partition, alignments.marginals, alignments.sparsemap):
         assert torch.autograd.gradcheck(operation, scores)
@@ -132,18 +132,18 @@ def test_derivatives_meet_finite_differences_in_a_padded_batch(kind):
 
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"Alignment: the kind is 'best'; expected one of 'global', 'local'"):
-        pb.Alignment("best")
+        pb.Alignment(kind="best")
     with pytest.raises(ValueError, match=r"Alignment: scores have parts of shape \(4, 3, 2\); expected"):
         pb.Alignment().argmax(torch.zeros(4, 3, 2))
     with pytest.raises(ValueError, match=r"Alignment: lengths\[1, 1\] is 5; expected between 0 and 4"):
-        pb.Alignment("dtw", torch.tensor([[3, 4], [2, 5]])).argmax(torch.zeros(2, 3, 4))
+        pb.Alignment(kind="dtw", lengths=torch.tensor([[3, 4], [2, 5]])).argmax(torch.zeros(2, 3, 4))
     operations = ("argmax", "sparsemap", "log_partition", "marginals", "sample", "support")
     reasons = {
         (3, 2): "has 3 rows and 2 columns; expected at least as many",
         (0, 2): "of lengths 0 and 2, has no alignment",
     }
     for lengths, reason in reasons.items():
-        narrow = pb.Alignment("monotonic", torch.tensor([[2, 4], lengths]))
+        narrow = pb.Alignment(kind="monotonic", lengths=torch.tensor([[2, 4], lengths]))
         for name in operations:
             with pytest.raises(ValueError, match=rf"Alignment: example \[1\],? {reason}"):
                 getattr(narrow, name)(torch.zeros(2, 3, 4))
@@ -152,4 +152,4 @@ def test_bad_input_is_named():
     for kind in ("global", "local"):
         for name in operations:
             with pytest.raises(ValueError, match=r"Alignment: the scores of example \[1\] contain NaN"):
-                getattr(pb.Alignment(kind), name)(scores)
+                getattr(pb.Alignment(kind=kind), name)(scores)

@@ -114,7 +114,7 @@ def test_numbers_are_not_true_or_false():
         with pytest.raises(TypeError, match=r"Categorical: alpha is .*; expected a number ≥ 1"):
             CATEGORICAL.entmax(scores, alpha)
     with pytest.raises(ValueError, match=r"Independent: dims is True; expected an integer ≥ 1"):
-        pb.Independent(CATEGORICAL, True)
+        pb.Independent(CATEGORICAL, dims=True)
 
 
 @pytest.mark.parametrize(
@@ -376,6 +376,7 @@ def test_lists_are_no_indices():
         pb.Tagging.one_hot(torch.tensor([0]), 0)
 
 
+FORK = pb.Path(torch.tensor([[0, 1], [1, 3], [0, 2], [2, 3]]), source=0, sink=3)
 CONVERSIONS = {
     "Tagging.tags": (pb.Tagging.tags, pb.Tagging(torch.zeros(2, 2)), (3, 2)),
     "Chain.tags": (pb.Chain.tags, pb.Chain(), (3, 2, 2)),
@@ -383,6 +384,10 @@ CONVERSIONS = {
     "Segmentation.segments": (pb.Segmentation.segments, pb.Segmentation(), (3, 2, 2)),
     "Matching.partners": (pb.Matching.partners, pb.Matching(), (3, 3)),
     "ConstituencyTree.brackets": (pb.ConstituencyTree.brackets, pb.ConstituencyTree(), (4, 4)),
+    "Alignment.cells": (pb.Alignment().cells, pb.Alignment(), (3, 3, 3)),
+    "SpanningTree.edges": (pb.SpanningTree.edges, pb.SpanningTree(), (3, 3)),
+    "Path.route": (FORK.route, FORK, (4,)),
+    "Path.nodes": (FORK.nodes, FORK, (4,)),
 }
 
 

@@ -31,7 +31,7 @@ def lengths_of(kind):
 
 
 def structure_of(kind, mask=None):
-    return pb.Alignment(kind, lengths_of(kind), mask)
+    return pb.Alignment(kind=kind, lengths=lengths_of(kind), mask=mask)
 
 
 def with_gradient(structure, scores):
@@ -74,7 +74,7 @@ def test_the_interior_and_the_vertices_agree_and_so_do_their_derivatives(kind, m
 def test_what_a_mask_forbids_is_zero_also_in_flat_points(kind, monkeypatch):
     scores = random_scores(kind)
     mask = torch.rand(scores.shape, generator=torch.Generator().manual_seed(2)) < 0.9
-    mask |= pb.Alignment(kind, lengths_of(kind)).argmax(scores) > 0  # so that one is left
+    mask |= pb.Alignment(kind=kind, lengths=lengths_of(kind)).argmax(scores) > 0  # so that one is left
     structure = structure_of(kind, mask)
     found = with_gradient(structure, scores)
     assert not found[0][~mask].any() and not found[1][~mask].any()
@@ -104,13 +104,13 @@ def test_the_way_of_a_flat_example_does_not_depend_on_its_batch(kind):
     scores = random_scores(kind)
     together = structure_of(kind).sparsemap(scores)
     for b in range(5):
-        assert torch.equal(together[b], pb.Alignment(kind, lengths_of(kind)[b]).sparsemap(scores[b]))
+        assert torch.equal(together[b], pb.Alignment(kind=kind, lengths=lengths_of(kind)[b]).sparsemap(scores[b]))
 
 
 @KINDS
 @pytest.mark.parametrize("scale", [0.0, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.1], ids=lambda scale: f"scale {scale:g}")
 def test_full_size_has_a_certificate_from_equal_scores_on(kind, scale):
-    structure, scores = pb.Alignment(kind), scale * normal((1, *FULL_SIZE[kind]))
+    structure, scores = pb.Alignment(kind=kind), scale * normal((1, *FULL_SIZE[kind]))
     size = structure._operators.sparsemap(*structure._inputs(scores), 1e-12)[2]
     assert size == 0
     point, gradient = with_gradient(structure, scores)
@@ -119,6 +119,6 @@ def test_full_size_has_a_certificate_from_equal_scores_on(kind, scale):
 
 
 def test_an_offset_of_every_column_does_not_move_a_monotonic_alignment():
-    structure, scores = pb.Alignment("monotonic"), 1e-3 * normal((1, 18, 36))
+    structure, scores = pb.Alignment(kind="monotonic"), 1e-3 * normal((1, 18, 36))
     moved = scores + 100 * normal((1, 1, 36), seed=3)
     assert_close(structure.sparsemap(moved), structure.sparsemap(scores), atol=1e-9, rtol=0)

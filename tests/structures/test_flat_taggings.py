@@ -6,6 +6,7 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
+from families import tagging_of
 from pullback.operators import tagging
 
 N, T = 14, 6
@@ -28,7 +29,7 @@ def random_inputs(dtype=torch.float64, forbidden=0.0):
 
 
 def structure_of(inputs, lengths=LENGTHS, **options):
-    return pb.Tagging(*inputs[1:], lengths, **options)
+    return tagging_of(*inputs[1:], lengths=lengths, **options)
 
 
 def with_gradients(inputs, **options):
@@ -91,7 +92,7 @@ def test_gradients_in_all_tables_are_those_of_finite_differences():
     inputs = [given[0] for given in random_inputs()]
     weights = normal((N, T), seed=9)
     moving = [given.clone().requires_grad_() for given in inputs]
-    value = (pb.Tagging(*moving[1:]).sparsemap(moving[0]) * weights).sum()
+    value = (tagging_of(*moving[1:]).sparsemap(moving[0]) * weights).sum()
     gradients = torch.autograd.grad(value, moving)
     step = 1e-7
     for k in range(4):
@@ -99,7 +100,7 @@ def test_gradients_in_all_tables_are_those_of_finite_differences():
         ends = []
         for sign in (step, -step):
             moved = [given + sign * direction if i == k else given for i, given in enumerate(inputs)]
-            ends.append((pb.Tagging(*moved[1:]).sparsemap(moved[0]) * weights).sum())
+            ends.append((tagging_of(*moved[1:]).sparsemap(moved[0]) * weights).sum())
         assert_close((ends[0] - ends[1]) / (2 * step), (gradients[k] * direction).sum(), atol=1e-5, rtol=1e-5)
 
 
@@ -139,7 +140,7 @@ def test_the_way_of_a_flat_example_does_not_depend_on_its_batch():
 @pytest.mark.parametrize("scale", [0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 1000.0])
 def test_full_size_sequences_of_any_scale_have_a_certificate(scale):
     inputs = [scale * normal(shape, seed) for seed, shape in enumerate([(2, 50, 20), (20, 20), (20,), (20,)])]
-    structure = pb.Tagging(*inputs[1:])
+    structure = tagging_of(*inputs[1:])
     gap = gap_of(structure, inputs[0], structure.sparsemap(inputs[0]))
     assert (gap <= 1e-6 * max(1.0, float(inputs[0].abs().max()))).all()
 

@@ -100,7 +100,7 @@ def test_pack_and_unpack_are_inverse_and_unpack_gives_views():
     ("wrong", "error", "message"),
     [
         (lambda: pb.Independent(pb.Categorical), TypeError, "structure is a"),
-        (lambda: pb.Independent(pb.Categorical(), 0), ValueError, "dims is 0; expected an integer ≥ 1"),
+        (lambda: pb.Independent(pb.Categorical(), dims=0), ValueError, "dims is 0; expected an integer ≥ 1"),
         (lambda: pb.Independent(pb.Categorical()).argmax(torch.zeros(4)), ValueError, "at least 2 dimension"),
         (lambda: pb.product(pb.Categorical(), shapes=[]), ValueError, r"1 structure\(s\) and 0 shape\(s\)"),
         (lambda: pb.product(pb.Categorical, shapes=[(4,)]), TypeError, "expected a Structure"),

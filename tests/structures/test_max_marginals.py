@@ -69,7 +69,7 @@ def test_bad_scores_are_named_as_by_the_argmax():
         (pb.Path(edges, 0, 2), (3,)),
         (pb.Segmentation(), (3, 2, 2)),
         (pb.Segmentation(transitions=STEPS), (3, 2, 3)),
-        (pb.Alignment("dtw"), (2, 3)),
+        (pb.Alignment(kind="dtw"), (2, 3)),
     ):
         name = type(structure).__name__
         scores = torch.zeros(2, *event)

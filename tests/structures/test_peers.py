@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
+from families import tagging_of
 
 TORCH_STRUCT = pytest.mark.filterwarnings("ignore:.*does not define `arg_constraints`:UserWarning")  # its own classes
 
@@ -33,7 +34,7 @@ def isotonic_projection(scores, values):
 def test_soft_ranks_are_scikit_learns_isotonic_regression(n, temperature):
     scores, values = random(3, n), random(3, n, seed=1)
     ranks = torch.arange(1.0, n + 1, dtype=torch.float64).expand(3, n)
-    assert_close(pb.Ranking(values).sparsemap(scores), isotonic_projection(scores, values))
+    assert_close(pb.Ranking(values=values).sparsemap(scores), isotonic_projection(scores, values))
     found = pb.Ranking().soft_rank(scores, temperature=temperature)
     assert_close(found, isotonic_projection(scores / temperature, ranks))
     sort = pb.Ranking().soft_sort(scores, temperature=temperature)
@@ -57,7 +58,7 @@ def test_taggings_are_those_of_pytorch_crf(n, t, scale):
     tables = [random(*shape, seed=seed, scale=scale) for seed, shape in enumerate([(t, t), (t,), (t,)], 1)]
     crf, scores, mask = torch_crf(*tables), random(3, n, t, scale=scale), torch.arange(n) < lengths[:, None]
     ours = [table.clone().requires_grad_() for table in tables]
-    tagging = pb.Tagging(*ours, lengths=lengths)
+    tagging = tagging_of(*ours, lengths=lengths)
     tags = torch.randint(t, (3, n), generator=torch.Generator().manual_seed(9))
     gold = pb.Tagging.one_hot(tags.masked_fill(~mask, -1), t).double()
     theirs = crf(scores, tags, mask, reduction="none")

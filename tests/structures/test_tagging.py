@@ -8,7 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 import pullback as pb
-from families import FIRST, LAST, STEPS, TAGGINGS
+from families import FIRST, LAST, STEPS, TAGGINGS, tagging_of
 
 OPERATIONS = ("argmax", "sparsemap", "log_partition", "marginals", "sample", "support", "entropy", "max_marginals")
 
@@ -30,7 +30,7 @@ def test_there_are_as_many_sequences_as_powers(n, t):
 
 def test_the_score_of_a_sequence_reads_the_tag_before_first():
     scores, (transitions, start, end) = random_scores(3, 2), random_tables(2)
-    tagging = pb.Tagging(transitions, start, end)
+    tagging = pb.Tagging(transitions, start=start, end=end)
     for a, b, c in itertools.product(range(2), repeat=3):
         expected = (
             scores[0, a] + scores[1, b] + scores[2, c] + start[a] + transitions[a, b] + transitions[b, c] + end[c]
@@ -62,7 +62,7 @@ def as_pairs(tagging, scores):
 def test_a_tagging_is_a_chain_whose_pairs_add_up(scale, dtype):
     """Whether in products of weights or on logarithms, which large scores ask for."""
     tables = [scale * table.detach().to(dtype) for table in random_tables(4)]
-    tagging, scores = pb.Tagging(*tables), random_scores(20, 30, 4, scale=scale).to(dtype).requires_grad_()
+    tagging, scores = tagging_of(*tables), random_scores(20, 30, 4, scale=scale).to(dtype).requires_grad_()
     pairs, tolerance = as_pairs(tagging, scores), 1e-9 if dtype == torch.float64 else 2e-3
     chain = pb.Chain()
     assert_close(
@@ -98,17 +98,17 @@ def test_gradients_reach_transitions_start_and_end(lengths):
     scores, tables = random_scores(3, 3, 3).requires_grad_(), random_tables(3)
 
     def call(name):
-        return lambda scores, *tables: getattr(pb.Tagging(*tables, lengths=lengths), name)(scores)
+        return lambda scores, *tables: getattr(tagging_of(*tables, lengths=lengths), name)(scores)
 
     for name in ("log_partition", "marginals", "entropy", "sparsemap", "pair_marginals"):
         assert gradcheck(call(name), (scores, *tables)), name
     assert gradgradcheck(call("log_partition"), (scores, *tables))
-    vertex = pb.Tagging(*tables, lengths=lengths).argmax(scores)
-    assert gradcheck(lambda s, *tables: pb.Tagging(*tables, lengths=lengths).log_prob(s, vertex), (scores, *tables))
-    assert gradcheck(lambda s, *tables: pb.Tagging(*tables, lengths=lengths).topk(s, 1).scores, (scores, *tables))
-    assert gradcheck(lambda s, *tables: pb.Tagging(*tables, lengths=lengths).support(s).mean(), (scores, *tables))
+    vertex = tagging_of(*tables, lengths=lengths).argmax(scores)
+    assert gradcheck(lambda s, *tables: tagging_of(*tables, lengths=lengths).log_prob(s, vertex), (scores, *tables))
+    assert gradcheck(lambda s, *tables: tagging_of(*tables, lengths=lengths).topk(s, 1).scores, (scores, *tables))
+    assert gradcheck(lambda s, *tables: tagging_of(*tables, lengths=lengths).support(s).mean(), (scores, *tables))
     for regularizer in (pb.SquaredNorm(), pb.Entropy(), pb.Unregularized()):
-        loss = lambda s, *tables, r=regularizer: pb.FenchelYoungLoss(r)(pb.Tagging(*tables, lengths=lengths), s, vertex)
+        loss = lambda s, *tables, r=regularizer: pb.FenchelYoungLoss(r)(tagging_of(*tables, lengths=lengths), s, vertex)
         assert gradcheck(loss, (scores, *tables))
 
 
@@ -131,18 +131,18 @@ def test_tables_that_examples_share_have_the_sum_of_their_gradients(batch, ends)
     weight = random_scores(*batch, 1, seed=5).squeeze(-1)
     found = []
     for each in (tables, repeated):
-        value = (weight * pb.Tagging(*each).log_partition(scores)).sum()
+        value = (weight * tagging_of(*each).log_partition(scores)).sum()
         first = torch.autograd.grad(value, given, create_graph=True)
         second = torch.autograd.grad(sum((of**2).sum() for of in first), given)
         with torch.autocast("cpu", torch.bfloat16):  # the derivative is as precise inside it
-            again = torch.autograd.grad((weight * pb.Tagging(*each).log_partition(scores)).sum(), given)
+            again = torch.autograd.grad((weight * tagging_of(*each).log_partition(scores)).sum(), given)
         found.append([value, *first, *second, *again])
     assert_close(*found)
 
 
 def test_several_gradients_are_computed_at_once():
     scores, tables = random_scores(3, 4, 3).requires_grad_(), [table.requires_grad_() for table in random_tables(3)]
-    value, given, directions = pb.Tagging(*tables).log_partition(scores), (scores, *tables), random_scores(5, 3, seed=5)
+    value, given, directions = tagging_of(*tables).log_partition(scores), (scores, *tables), random_scores(5, 3, seed=5)
     together = torch.autograd.grad(value, given, directions, retain_graph=True, is_grads_batched=True)
     each = [torch.autograd.grad(value, given, direction, retain_graph=True) for direction in directions]
     assert_close(together, tuple(map(torch.stack, zip(*each))))
@@ -151,7 +151,7 @@ def test_several_gradients_are_computed_at_once():
 def test_a_forbidden_transition_has_no_gradient_and_is_never_taken():
     transitions = STEPS.clone().requires_grad_()
     start, end = FIRST.clone().requires_grad_(), LAST.clone().requires_grad_()
-    tagging, scores = pb.Tagging(transitions, start, end), random_scores(5, 4, 3).requires_grad_()
+    tagging, scores = pb.Tagging(transitions, start=start, end=end), random_scores(5, 4, 3).requires_grad_()
     for name in ("log_partition", "marginals", "sparsemap", "entropy"):
         value = getattr(tagging, name)(scores)
         weight = torch.linspace(-1, 1, value.numel(), dtype=value.dtype).reshape(value.shape)
@@ -200,7 +200,7 @@ def test_project_knows_what_is_forbidden_and_no_other_score(case):
     tagging, points = case.structure, case.scores(seed=3)
     tables = (tagging.transitions, tagging.start, tagging.end)
     forbidden = [None if x is None else x.masked_fill(x > -torch.inf, 0) for x in tables]
-    plain = pb.Tagging(*forbidden, lengths=tagging.lengths, mask=tagging.mask)
+    plain = tagging_of(*forbidden, lengths=tagging.lengths, mask=tagging.mask)
     assert torch.equal(tagging.project(points), plain.sparsemap(points))
     for point in (tagging.argmax(points), tagging.marginals(points), tagging.sparsemap(points)):
         assert_close(tagging.project(point), point, atol=1e-7, rtol=0)
@@ -217,7 +217,10 @@ def test_what_is_known_of_the_tags_gives_a_marginal_likelihood():
     scores, (transitions, start, end) = random_scores(2, 4, 3), random_tables(3)
     known = torch.ones(2, 4, 3, dtype=torch.bool)
     known[0, 0], known[1, 2] = torch.tensor([True, False, False]), torch.tensor([True, True, False])
-    every, some = pb.Tagging(transitions, start, end), pb.Tagging(transitions, start, end, mask=known)
+    every, some = (
+        pb.Tagging(transitions, start=start, end=end),
+        pb.Tagging(transitions, start=start, end=end, mask=known),
+    )
     found = every.log_partition(scores) - some.log_partition(scores)
     marginals = every.marginals(scores)
     assert_close(found, -torch.stack([marginals[0, 0, 0], marginals[1, 2, :2].sum()]).log())
@@ -226,7 +229,7 @@ def test_what_is_known_of_the_tags_gives_a_marginal_likelihood():
 def test_bio_allows_an_inside_tag_only_within_its_span():
     names, transitions, start, end = pb.Tagging.bio(["PER", "LOC"])
     assert names == ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
-    vertices = pb.Tagging(transitions, start, end).enumerate((3, 5))
+    vertices = pb.Tagging(transitions, start=start, end=end).enumerate((3, 5))
     listed = {tuple(names[i] for i in row) for row in pb.Tagging.tags(vertices.vertices).tolist()}
     valid = {row for row in itertools.product(names, repeat=3) if is_bio(row)}
     assert listed == valid
@@ -240,7 +243,7 @@ def is_bio(row):
 def test_bioes_allows_whole_spans_only():
     names, transitions, start, end = pb.Tagging.bioes(["X", "Y"])
     assert names == ("O", "B-X", "I-X", "E-X", "S-X", "B-Y", "I-Y", "E-Y", "S-Y")
-    vertices = pb.Tagging(transitions, start, end).enumerate((4, 9))
+    vertices = pb.Tagging(transitions, start=start, end=end).enumerate((4, 9))
     listed = {" ".join(names[i] for i in row) + " " for row in pb.Tagging.tags(vertices.vertices).tolist()}
     pieces = [
         "O ",
@@ -264,7 +267,7 @@ def test_bioes_allows_whole_spans_only():
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0, 1000.0])
 def test_large_projections_are_certified_by_their_own_argmax(scale):
     scores, tables = scale * random_scores(2, 40, 8), [scale * table.detach() for table in random_tables(8)]
-    tagging = pb.Tagging(*tables, lengths=torch.tensor([40, 17]))
+    tagging = tagging_of(*tables, lengths=torch.tensor([40, 17]))
     point = tagging.sparsemap(scores)
     rest = scores - point
     best = tagging.argmax(rest)
@@ -275,10 +278,10 @@ def test_large_projections_are_certified_by_their_own_argmax(scale):
 def test_half_precision_scores_take_transitions_of_any_precision():
     scores, tables = random_scores(2, 4, 3), random_tables(3)
     for dtype in (torch.bfloat16, torch.float16):
-        point = pb.Tagging(*tables).marginals(scores.to(dtype))
+        point = tagging_of(*tables).marginals(scores.to(dtype))
         assert point.dtype == dtype
-        assert_close(point.double(), pb.Tagging(*tables).marginals(scores), atol=0.05, rtol=0)
-        gradients = torch.autograd.grad(pb.Tagging(*tables).log_partition(scores.to(dtype)).sum(), tables)
+        assert_close(point.double(), tagging_of(*tables).marginals(scores), atol=0.05, rtol=0)
+        gradients = torch.autograd.grad(tagging_of(*tables).log_partition(scores.to(dtype)).sum(), tables)
         assert all(gradient.dtype == torch.float64 and gradient.isfinite().all() for gradient in gradients)
 
 
@@ -289,7 +292,7 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"Tagging: transitions has shape \(3, 2\); expected \(\.\.\., t, t\)"):
         pb.Tagging(torch.zeros(3, 2))
     with pytest.raises(TypeError, match=r"Tagging: start is of dtype torch.int64; expected a floating tensor"):
-        pb.Tagging(free, torch.zeros(3, dtype=torch.int64))
+        pb.Tagging(free, start=torch.zeros(3, dtype=torch.int64))
     with pytest.raises(TypeError, match=r"Tagging: transitions is a list"):
         pb.Tagging([[0.0]])
     with pytest.raises(ValueError, match=r"Tagging: end has shape \(2,\) for scores of shape \(5, 4, 3\)"):
@@ -317,6 +320,31 @@ def test_bad_input_is_named():
             getattr(pb.Tagging(torch.full((2, 2), torch.nan)), name)(torch.zeros(2, 3, 2))
     with pytest.raises(ValueError, match=r"there are .* vertices; expected at most"):
         pb.Tagging(free).enumerate((30, 3))
+
+
+def test_pairs_are_refused_in_the_words_of_taggings():
+    closed, scores = torch.tensor([[0.0, -torch.inf], [-torch.inf, 0.0]]), torch.zeros(2, 3, 2)
+    scores[1, 0, 0] = scores[1, 2, 1] = -torch.inf
+    with pytest.raises(ValueError, match=r"^Tagging: example \[1\] has no sequence of tags that its scores"):
+        pb.Tagging(closed).pair_marginals(scores)
+    wrong = r"^Tagging: the scores, transitions, start or end of example \[0\] contain NaN or \+inf; expected numbers"
+    for tagging in (pb.Tagging(closed * torch.nan), pb.Tagging(closed, end=torch.tensor([0.0, torch.inf]))):
+        with pytest.raises(ValueError, match=wrong):
+            tagging.pair_marginals(torch.zeros(2, 3, 2))
+    with pytest.raises(ValueError, match=r"^Tagging: lengths\[1\] is 4; expected between 0 and 3"):
+        pb.Tagging(closed, torch.tensor([3, 4])).pair_marginals(torch.zeros(2, 3, 2))
+
+
+@pytest.mark.parametrize("name", ["transitions", "start", "end"])
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_tables_without_numbers_are_worth_nothing_to_any_vertex(name, number):
+    tables = {"transitions": torch.zeros(2, 2), name: torch.full((2, 2) if name == "transitions" else (2,), number)}
+    tagging, vertices = pb.Tagging(**tables), pb.Tagging.one_hot(torch.tensor([[0, 1, 1], [1, 0, 0]]), 2)
+    for call in (tagging.own_score, tagging.contains, lambda vertices: tagging.enumerate(vertices.shape)):
+        with pytest.raises(
+            ValueError, match=rf"^Tagging: the {name} of example \[.*\] contain NaN or \+inf; expected num"
+        ):
+            call(vertices)
 
 
 def test_a_search_that_knows_parts_alone_is_refused():

@@ -19,6 +19,8 @@ def blackbox(lam: Number = 1.0) -> Surrogate:
 
     z = argmax(s),  gradient = (z − argmax(s − λ ∇L(z))) / λ.
 
+    lam: λ, a number, a tensor with one for each example, or a function of no arguments that returns either.
+
     Costs one evaluation and two argmaxes.  Needs an argmax alone.  λ is in units of scores per gradient, and has to be
     large enough to reach another structure; any schedule of it keeps the scale of the gradient.
     Reference: Vlastelica et al. (2020).
@@ -41,7 +43,7 @@ def imle(
     `two_sided`: half of argmax(s + ε + λ ∇L(z)) − argmax(s + ε − λ ∇L(z)), which is less biased.  Without noise it is
     λ times `blackbox`.
 
-    lam: a number, or anything a `step_size` may be; "adaptive" is the rule of AIMLE, which also divides by λ.
+    lam: λ, a number, or anything a `step_size` may be; "adaptive" is the rule of AIMLE, which also divides by λ.
 
     Costs one evaluation and two argmaxes per sample, three if `two_sided`.  Needs an argmax alone.  For solvers of
     one's own, with a decoder that must see one structure.

@@ -59,10 +59,10 @@ for _structure, _function in PICTURES.items():
 def draw(
     structure: Structure,
     point: Tensor,
-    labels: Any = None,
+    items: Any = None,
     *,
     gold: Tensor | None = None,
-    names: Any = None,
+    choices: Any = None,
     index: int | tuple[int, ...] | None = None,
     threshold: float = 0.01,
     title: str | None = None,
@@ -70,11 +70,12 @@ def draw(
     """A picture of one point of a structure: of its best vertex, its marginals, a SparseMAP solution.
 
     point: probabilities (*event) of the parts, or a batch (*batch, *event) of which `index` says what to draw.
-    labels: what is drawn in a row: words without the root, items, nodes; for tables, the rows.  Their numbers, if not
-    given.  Of a `product`, a list with the labels of each block.
+    items: what is drawn in a row: words without the root, items, nodes; for tables, the rows.  Their numbers, if not
+    given.  Of a `product`, a list with the items of each block.
     gold: a vertex shaped like `point`, to compare with.  What both have is green and solid, what only gold has is
     orange and dashed, what gold does not have is dotted, or has no outline.
-    names: of the labels of arcs, spans or segments, of tags; for tables, the columns.
+    choices: what each item, arc, span or segment has one of: tags, labels; for tables, the columns.  Their numbers, if
+    not given.
     threshold: parts that are less probable are not drawn, and padding never is.
     title: what the drawing is called, for readers who cannot see it.
 
@@ -86,7 +87,7 @@ def draw(
     """
     batch = _check(structure, point, gold, threshold)
     chosen = _index(index, batch, point)
-    example = Example(structure, point, chosen, gold, labels, names, threshold)
+    example = Example(structure, point, chosen, gold, items, choices, threshold)
     canvas = picture(structure, example)
     return framed(canvas, title or _title(example), has_gold=gold is not None)
 
@@ -128,8 +129,8 @@ def _index(index: int | tuple[int, ...] | None, batch: torch.Size, point: Tensor
 
 
 def _title(example: Example) -> str:
-    """What the drawing shows: the structure, and the labels if they are a list of texts."""
-    labels = [example.labels] if isinstance(example.labels, str) else example.labels
-    if not isinstance(labels, (list, tuple)) or not labels or not all(isinstance(label, str) for label in labels):
+    """What the drawing shows: the structure, and the items if they are a list of texts."""
+    items = [example.items] if isinstance(example.items, str) else example.items
+    if not isinstance(items, (list, tuple)) or not items or not all(isinstance(item, str) for item in items):
         return example.kind
-    return f"{example.kind} over {' '.join(labels)}"
+    return f"{example.kind} over {' '.join(items)}"

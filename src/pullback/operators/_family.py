@@ -8,7 +8,8 @@ from torch import Tensor
 
 from pullback.operators._flat import Flat
 from pullback.operators._kernel_operator import Work, kernel_operator, partition_operator
-from pullback.operators._mixture import mixture_operator, mixture_projection
+from pullback.operators._mixture import mixture_operator
+from pullback.operators._mixture_projection import mixture_projection
 
 
 @dataclass(frozen=True)

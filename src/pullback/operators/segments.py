@@ -15,6 +15,7 @@ from pullback import kernels
 from pullback.operators._family import Family, choices
 from pullback.operators._flat import GAP_OF_INTERIOR, Flat
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
+from pullback.operators._threads import Kernel
 
 Array = NDArray[Any]
 
@@ -45,6 +46,14 @@ def _part(joined: Array, parts: Array, steps: Array | None, lo: int, hi: int) ->
         steps[lo:hi] = joined[lo:hi, n * w * t :].reshape(-1, n, t, t).sum(1)
 
 
+def _through(kernel: Kernel, given: tuple[Array, ...], parts: Array, steps: Array | None, lo: int, hi: int) -> int:
+    """Runs a kernel of paths that finds one number for each part, and writes these where they belong."""
+    found = np.empty_like(given[0])
+    report = kernel(*given, found, lo, hi)
+    _part(found, parts, steps, lo, hi)
+    return report
+
+
 class _Joined:
     """The kernels of paths through the graph of segmentations and their transitions."""
 
@@ -56,19 +65,11 @@ class _Joined:
 
     @classmethod
     def argmax(cls, scores: Array, transitions: Array, lengths: Array, vertex: Array, lo: int, hi: int) -> int:
-        given = cls.read(scores, transitions, lengths)
-        found = np.empty_like(given[0])
-        report = kernels.paths.argmax(*given, found, lo, hi)
-        _part(found, vertex, None, lo, hi)
-        return report
+        return _through(kernels.paths.argmax, cls.read(scores, transitions, lengths), vertex, None, lo, hi)
 
     @classmethod
     def max_marginals(cls, scores: Array, transitions: Array, lengths: Array, best: Array, lo: int, hi: int) -> int:
-        given = cls.read(scores, transitions, lengths)
-        found = np.empty_like(given[0])
-        report = kernels.paths.max_marginals(*given, found, lo, hi)
-        _part(found, best, None, lo, hi)
-        return report
+        return _through(kernels.paths.max_marginals, cls.read(scores, transitions, lengths), best, None, lo, hi)
 
     @classmethod
     def topk(cls, scores: Array, transitions: Array, lengths: Array, *rest: Any) -> int:
@@ -86,20 +87,14 @@ class _Joined:
     @classmethod
     def partition(cls, scores: Array, transitions: Array, lengths: Array, *rest: Any) -> int:
         value, marginals, steps, lo, hi = rest
-        given = cls.read(scores, transitions, lengths)
-        found = np.empty_like(given[0])
-        report = kernels.paths.partition(*given, value, found, lo, hi)
-        _part(found, marginals, steps, lo, hi)
-        return report
+        given = *cls.read(scores, transitions, lengths), value
+        return _through(kernels.paths.partition, given, marginals, steps, lo, hi)
 
     @classmethod
     def hessian_product(cls, scores: Array, transitions: Array, lengths: Array, *rest: Any) -> int:
         direction, along, product, product_steps, lo, hi = rest
-        given = cls.read(scores, transitions, lengths)
-        found = np.empty_like(given[0])
-        report = kernels.paths.hessian_product(*given, _join(direction, along), found, lo, hi)
-        _part(found, product, product_steps, lo, hi)
-        return report
+        given = *cls.read(scores, transitions, lengths), _join(direction, along)
+        return _through(kernels.paths.hessian_product, given, product, product_steps, lo, hi)
 
     @classmethod
     def sample(cls, scores: Array, transitions: Array, lengths: Array, *rest: Any) -> int:

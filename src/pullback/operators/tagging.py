@@ -24,17 +24,41 @@ _INPUTS = "scores[n, t], table[t + 2, t], lengths[] <= n"
 
 
 def _refusal(example: str, scores: Any, table: Any, lengths: Any, *_: Any) -> str:
-    given_by_name = {"scores": scores[:lengths], "transitions": table[:-2], "start": table[-2], "end": table[-1]}
+    given_by_name = {"scores": scores[:lengths], **_tables(table)}
     for name, given in given_by_name.items():
-        if np.isnan(given).any() or (given == np.inf).any():
-            return f"Tagging: the {name} of {example} contain NaN or +inf; expected numbers or -inf."
+        if not _are_numbers(given):
+            return _NO_NUMBERS.format(name, example)
     closed = np.flatnonzero((scores[:lengths] == -np.inf).all(-1))
     if closed.size:
         return (
             f"Tagging: position {closed[0]} of {example} has no tag that its scores and mask allow; expected one at "
             "every position within its length.  Padding is given by lengths."
         )
-    return f"Tagging: {example} has no sequence of tags that its scores, transitions and mask allow."
+    return _NO_SEQUENCE.format(example)
+
+
+def _refuse_table(example: str, point: Any, table: Any, *_: Any) -> str:
+    wrong = next(name for name, given in _tables(table).items() if not _are_numbers(given))
+    return _NO_NUMBERS.format(wrong, example)
+
+
+def _refuse_pairs(example: str, pairs: Any, lengths: Any, *_: Any) -> str:
+    if not (_are_numbers(pairs[:1, :1]) and _are_numbers(pairs[1:lengths])):
+        return _NO_NUMBERS.format("scores, transitions, start or end", example)
+    return _NO_SEQUENCE.format(example)
+
+
+_NO_NUMBERS = "Tagging: the {} of {} contain NaN or +inf; expected numbers or -inf."
+_NO_SEQUENCE = "Tagging: {} has no sequence of tags that its scores, transitions and mask allow."
+
+
+def _tables(table: Any) -> dict[str, Any]:
+    return {"transitions": table[:-2], "start": table[-2], "end": table[-1]}
+
+
+def _are_numbers(given: Any) -> bool:
+    """Whether none is NaN or +∞."""
+    return bool((given < np.inf).all())
 
 
 def _work(scores: Any, *_: Any) -> float:
@@ -153,6 +177,18 @@ sequences = Family(
 )
 
 
+pairs = partition_operator(
+    "tagging_pairs(scores[n, t, t], lengths[] <= n) -> value[], marginals[n, t, t]",
+    kernels.chain.partition,
+    hessian=kernels.chain.hessian_product,
+    keeps="marginals lengths",
+    work=lambda *arrays: 6.0 * arrays[0][0].size,
+    refusal=_refuse_pairs,
+    structure="Tagging",
+)
+"""The sums of a chain over scores of pairs that were made of those of a tagging: errors speak of the tagging."""
+
+
 # ---- tables that all examples share
 
 
@@ -249,7 +285,7 @@ couple: Callable[..., tuple[Tensor, Tensor]] = kernel_operator(
     work=_work,
     save=_save,
     backward=_differentiate,
-    **_OPTIONS,
+    **{**_OPTIONS, "refusal": _refuse_table},
 )
 """The largest expected score of the table in a mixture with these probabilities of tags, and how often each is used.
 

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from pullback.operators import paths
 from pullback.operators._family import Family
-from pullback.structures._checks import check_tolerance
+from pullback.structures._checks import check_parts, check_tolerance
 from pullback.structures._compiled import CompiledLattice
+from pullback.structures._listed import Index, are_indices, list_parts, write_parts
 from pullback.structures._paths import list_paths
 
 _KINDS = {"global": paths.GLOBAL, "local": paths.LOCAL, "dtw": paths.GLOBAL, "monotonic": paths.MONOTONIC}
@@ -48,10 +49,10 @@ class Alignment(CompiledLattice):
     of alignments would mix, an interior-point method, whose time hardly depends on the scores.
     """
 
-    kind: Literal["global", "local", "dtw", "monotonic"] = "global"
     lengths: Tensor | None = None
     mask: Tensor | None = None
     _: KW_ONLY
+    kind: Literal["global", "local", "dtw", "monotonic"] = "global"
     tolerance: float | None = None
     length_axes = 2
 
@@ -120,3 +121,26 @@ class Alignment(CompiledLattice):
         graph, end = paths.alignment_graph(event, length, _KINDS[self.kind])
         listed = list_paths("Alignment", graph, end, torch.Size(event).numel()) if end >= 0 else graph.new_zeros(0)
         return listed.reshape(-1, *event).to(torch.get_default_dtype())
+
+    # ---- cells
+
+    def cells(self, parts: Tensor) -> list[Any]:
+        """The cells of an alignment in order: (i, j, move), or (i, j) where each cell counts once; lists for a batch.
+
+        parts: a vertex (n, m, 3) or (n, m), as the kind has it.
+        """
+        check_parts("Alignment.cells", "parts", parts, "n, m, 3" if self.event_dims == 3 else "n, m")
+        self.check_event(self._split(parts.shape)[1])
+        return list_parts(parts, self.event_dims, lambda one: [tuple(cell) for cell in one.nonzero().tolist()])
+
+    def parts(self, cells: Sequence[Any], n: int, m: int) -> Tensor:
+        """The alignment (n, m, 3) or (n, m) that has these cells, as `cells` gives them; a batch from lists of them."""
+        event = (n, m, 3)[: self.event_dims]
+
+        def index_of(cell: Sequence[Any]) -> Index:
+            if not are_indices(cell, event):
+                form = "(i, j, move)" if self.event_dims == 3 else "(i, j)"
+                raise ValueError(f"Alignment: a cell is {cell}; expected {form} below {event}.")
+            return tuple(cell)
+
+        return write_parts(cells, event, index_of)

@@ -1,7 +1,7 @@
 """Several latent variables of one kind in every example."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -24,9 +24,11 @@ class Independent(Simplex, Transport, KBest, Enumerable):
     to be made where there are too many.
 
     structure: of one copy; its lengths and masks have the dimensions of the copies.
+    dims: how many dimensions count the copies.
     """
 
     structure: Structure
+    _: KW_ONLY
     dims: int = 1
 
     def __post_init__(self) -> None:

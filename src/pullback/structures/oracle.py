@@ -34,8 +34,8 @@ class Oracle(Structure):
     """
 
     best: Callable[[Any], Any]
-    event_dims: int = 1
     _: KW_ONLY
+    event_dims: int = 1
     batched: bool = True
     numpy: bool = False
     tolerance: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
@@ -12,8 +12,9 @@ from torch import Tensor
 
 from pullback.operators import paths
 from pullback.operators._family import Family
-from pullback.structures._checks import broadcasts, check_tolerance
+from pullback.structures._checks import broadcasts, check_parts, check_tolerance
 from pullback.structures._compiled import CompiledLattice
+from pullback.structures._listed import Index, are_indices, list_parts, write_parts
 from pullback.structures._paths import list_paths
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -106,12 +107,16 @@ class Path(_Numbered):
         batch, graph = scores.shape[:-1], self._graph.to(scores.device)
         if graph.shape[:-2] == batch:
             return scores, graph
-        if not broadcasts(graph.shape[:-2], batch):
-            raise ValueError(
-                f"Path: the graphs have the batch shape {tuple(graph.shape[:-2])}; expected one that broadcasts to "
-                f"that of the scores, {tuple(batch)}."
-            )
+        self._check_batch(batch)
         return scores, graph.expand(*batch, *graph.shape[-2:])
+
+    def _check_batch(self, batch: torch.Size) -> None:
+        graphs = self._graph.shape[:-2]
+        if not broadcasts(graphs, batch):
+            raise ValueError(
+                f"Path: the graphs have the batch shape {tuple(graphs)}; expected one that broadcasts to that of the "
+                f"scores, {tuple(batch)}."
+            )
 
     def _slots(self, event: Sequence[int]) -> Tensor:
         """The number of the node that an edge leads to."""
@@ -125,3 +130,75 @@ class Path(_Numbered):
         graphs = self._graph.reshape(-1, *self._graph.shape[-2:])
         listed = torch.cat([list_paths("Path", graph, int(graph[1, -1]), event[0]) for graph in graphs])
         return (listed if len(graphs) == 1 else listed.unique(dim=0)).to(torch.get_default_dtype())
+
+    # ---- routes
+
+    def route(self, parts: Tensor) -> list[Any]:
+        """The numbers of the edges of a path, in order from source to sink; lists of them for a batch.
+
+        parts: a vertex (m,), one at each edge of the path.
+        """
+        return self._follow("route", parts, lambda edges, nodes: edges)
+
+    def nodes(self, parts: Tensor) -> list[Any]:
+        """The nodes of a path (m,), from source to sink; lists of them for a batch."""
+        return self._follow("nodes", parts, lambda edges, nodes: nodes)
+
+    def parts(self, route: Sequence[Any]) -> Tensor:
+        """The path (m,) that has the edges with these numbers, in any order; a batch from lists of them."""
+        m = self.edges.shape[-2]
+
+        def index_of(edge: Sequence[Any]) -> Index:
+            if not are_indices(edge, (m,)):
+                raise ValueError(
+                    f"Path: an edge of the route is {edge[0]!r}; expected a whole number from 0 to {m - 1}."
+                )
+            return tuple(edge)
+
+        return write_parts(_as_items(route), (m,), index_of)
+
+    def _follow(self, what: str, parts: Tensor, choose: Callable[[list[int], list[int]], list[int]]) -> list[Any]:
+        """What to `choose` of the edges and the nodes of each path, both in order."""
+        check_parts(f"Path.{what}", "parts", parts, "m")
+        self.check_event(parts.shape[-1:])
+        batch, m = self._split(parts.shape)[0], parts.shape[-1]
+        self._check_batch(batch)
+        ends = (_end(name, getattr(self, name), parts.device).expand(batch) for name in ("source", "sink"))
+        used, edges, sources, sinks = (
+            each.reshape(-1, *each.shape[len(batch) :]).tolist()
+            for each in (parts, self.edges.expand(*batch, m, 2), *ends)
+        )
+
+        def follow(number: Tensor) -> list[int]:
+            b = int(number)
+            chosen = [e for e in range(m) if used[b][e]]
+            found = _in_order(chosen, edges[b], sources[b], sinks[b])
+            if found is None:
+                raise ValueError(
+                    f"Path.{what}: the edges {chosen} do not lead from {sources[b]} to {sinks[b]}; expected a vertex, "
+                    "the edges of one path."
+                )
+            return choose(*found)
+
+        return list_parts(torch.arange(batch.numel()).reshape(batch), 0, follow)
+
+
+def _as_items(route: Sequence[Any]) -> list[Any]:
+    """Numbers as the items of a list of parts; lists of them stay lists."""
+    return [_as_items(each) if isinstance(each, Sequence) else (each,) for each in route]
+
+
+def _in_order(chosen: list[int], edges: list[list[int]], source: int, sink: int) -> tuple[list[int], list[int]] | None:
+    """The chosen edges and the nodes they lead to, from source to sink; None if they are not one path.
+
+    Without any edge, which is how vertices that do not exist are filled up, there are no nodes unless source and sink
+    are the same.
+    """
+    from_tail = {edges[e][0]: e for e in chosen}
+    route: list[int] = []
+    nodes = [source] if chosen or source == sink else []
+    while nodes and nodes[-1] in from_tail:
+        route.append(from_tail.pop(nodes[-1]))
+        nodes.append(edges[route[-1]][1])
+    whole = len(route) == len(chosen) and (not nodes or nodes[-1] == sink)
+    return (route, nodes) if whole else None

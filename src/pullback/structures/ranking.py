@@ -31,9 +31,9 @@ class Ranking(Enumerable):
     Scores: (..., n).  A vertex is a permutation of the ranks, not zeros and ones, and the polytope is the
     permutahedron.  For ranks with 1 at the best item, negate the scores.
 
+    lengths: the number of items of each example, n if not given;  items beyond it are padding.
     values: what is dealt out instead of 1, 2, …, n; (n,), or (..., n) with a row for each example.  The highest score
     has the largest value; an example of length l deals out its first l values.
-    lengths: the number of items of each example, n if not given;  items beyond it are padding.
 
     Every item has a rank, so a score of −∞ is refused.  Of equal scores, the later item has the larger rank.
 
@@ -48,9 +48,9 @@ class Ranking(Enumerable):
     tensor([2.3667, 4.0000, 1.0667, 2.5667])
     """
 
-    values: Tensor | None = None
-    _: KW_ONLY
     lengths: Tensor | None = None
+    _: KW_ONLY
+    values: Tensor | None = None
     is_zero_one = False
     fixed_sums = (-1,)
 

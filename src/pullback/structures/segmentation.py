@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from pullback.operators import paths, segments, tagging
+from pullback.operators._check import check
 from pullback.operators._family import Family
 from pullback.structures._capabilities import at_least_zero
 from pullback.structures._checks import check_parts, check_tolerance
 from pullback.structures._compiled import CompiledLattice
+from pullback.structures._listed import Index, are_indices, list_parts, write_parts
 from pullback.structures._paths import list_paths
 from pullback.structures._tables import check_table, expected, fit_table
 
@@ -93,7 +95,12 @@ class Segmentation(CompiledLattice):
         begun = point.sum(-2)[..., 1:, :]  # (..., n − 1, t)
         ended = torch.zeros_like(point.sum(-2)).index_add(-2, last, point.flatten(-3, -2))[..., :-1, :]
         ended = ended * (begun.sum(-1, keepdim=True) > 0)  # behind the last segment nothing begins
-        steps = self._table(point).unsqueeze(-3).expand(*begun.shape, t)
+        transitions = self._table(point)
+        check(
+            (transitions < torch.inf).flatten(-2).all(-1),
+            "Segmentation: the transitions of example {example} contain NaN or +inf; expected numbers or -inf.",
+        )
+        steps = transitions.unsqueeze(-3).expand(*begun.shape, t)
         table = torch.nn.functional.pad(steps, (0, 0, 0, 2))  # no scores of a start and an end
         return tagging.couple(torch.stack([ended, begun], -2), table, None)[0].sum(-1)
 
@@ -152,30 +159,19 @@ class Segmentation(CompiledLattice):
     def segments(parts: Tensor) -> list[Any]:
         """The segments (start, width, label) of a segmentation (n, w, t), in order; lists of them for a batch."""
         check_parts("Segmentation.segments", "parts", parts, "n, w, t")
-        if parts.dim() > 3:
-            return [Segmentation.segments(example) for example in parts]
-        return [(start, width + 1, label) for start, width, label in parts.nonzero().tolist()]
+        return list_parts(parts, 3, lambda one: [(start, k + 1, label) for start, k, label in one.nonzero().tolist()])
 
     @staticmethod
     def parts(segments: Sequence[Any], n: int, w: int, t: int) -> Tensor:
         """The segmentation (n, w, t) that has the segments (start, width, label); a batch from lists of them."""
-        if any(len(each) == 0 or isinstance(each[0], Sequence) for each in segments):
-            return torch.stack([Segmentation.parts(example, n, w, t) for example in segments])
-        found = torch.zeros(n, w, t)
-        for segment in segments:
-            if not _fits(segment, n, w, t):
+
+        def index_of(segment: Sequence[Any]) -> Index:
+            if not are_indices(segment, (n, w + 1, t)) or segment[1] == 0 or segment[0] + segment[1] > n:
                 raise ValueError(
                     f"Segmentation: a segment is {segment}; expected (start, width, label) within {n} positions, at "
                     f"most {w} wide, with a label below {t}."
                 )
             start, width, label = segment
-            found[start, width - 1, label] = 1
-        return found
+            return start, width - 1, label
 
-
-def _fits(segment: Sequence[int], n: int, w: int, t: int) -> bool:
-    """Whether these are a start, a width and a label, within n positions, w of width and t labels."""
-    if len(segment) != 3:
-        return False
-    start, width, label = segment
-    return start >= 0 and 1 <= width <= w and start + width <= n and 0 <= label < t
+        return write_parts(segments, (n, w, t), index_of)

@@ -6,14 +6,16 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pullback.operators import spanning_tree as operators
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, relative_to_best
-from pullback.structures._checks import check_sample_shape, check_tolerance
+from pullback.structures._checks import check_parts, check_sample_shape, check_tolerance
 from pullback.structures._limits import check_count
+from pullback.structures._listed import Index, are_indices, list_parts, write_parts
 from pullback.structures._random import seeds
 from pullback.structures._structure import Structure
 
@@ -46,7 +48,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
     @classmethod
     def forest(
-        cls, k: int, *, lengths: Tensor | None = None, mask: Tensor | None = None, tolerance: float | None = None
+        cls, k: int, lengths: Tensor | None = None, mask: Tensor | None = None, *, tolerance: float | None = None
     ) -> SpanningTree:
         """Forests of k trees: every node is in one of them, and a tree may be a single node."""
         return cls(lengths, mask, components=k, tolerance=tolerance)
@@ -164,6 +166,33 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         vertices = torch.zeros(count, size, size)
         vertices[rows, low, high] = vertices[rows, high, low] = 1.0
         return vertices
+
+    # ---- edges
+
+    @staticmethod
+    def edges(parts: Tensor) -> list[Any]:
+        """The edges (i, j) with i < j of a tree or forest (n, n), in order; lists of them for a batch."""
+        check_parts("SpanningTree.edges", "parts", parts, "n, n")
+        lopsided = (parts != parts.mT).nonzero()
+        if len(lopsided):
+            place = lopsided[0].tolist()
+            raise ValueError(
+                f"SpanningTree.edges: parts{place} is {parts[tuple(place)].item():.4g}, and not so with its nodes "
+                "exchanged; expected a vertex, whose halves are equal."
+            )
+        return list_parts(parts, 2, lambda one: [tuple(edge) for edge in one.triu().nonzero().tolist()])
+
+    @staticmethod
+    def parts(edges: Sequence[Any], n: int) -> Tensor:
+        """The tree or forest (n, n) that has these edges (i, j), in any order; a batch from lists of them."""
+
+        def index_of(edge: Sequence[Any]) -> Index:
+            if not are_indices(edge, (n, n)) or edge[0] == edge[1]:
+                raise ValueError(f"SpanningTree: an edge is {edge}; expected (i, j), two different nodes below {n}.")
+            return tuple(edge)
+
+        half = write_parts(edges, (n, n), index_of)
+        return torch.maximum(half, half.mT)
 
 
 def _symmetric(matrix: Tensor) -> Tensor:

@@ -25,31 +25,31 @@ class Subset(LogLinear, Enumerable):
     Scores: (..., n); the polytope is the part of the unit cube with low ≤ Σμ ≤ high.
 
     k: how many items; an integer, or a tensor of integers with one for each example.
-    low: the least number of items, where it differs from `k`, the largest.
     lengths: the number of items of each example, n if not given;  items beyond it are padding, never chosen.
     mask: (..., n), true for items that may be chosen.
+    low: the least number of items, where it differs from `k`, the largest.
 
     Argmax by selection and sparsemap by a search for one multiplier, both O(n).  Log-partition and marginals by dynamic
     programming in O(n · min(high, n − low)), exact at any scale of the scores.
     """
 
     k: int | Tensor
-    _: KW_ONLY
-    low: int | Tensor | None = None
     lengths: Tensor | None = None
     mask: Tensor | None = None
+    _: KW_ONLY
+    low: int | Tensor | None = None
 
     @classmethod
-    def at_most(cls, k: int | Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None) -> Subset:
+    def at_most(cls, k: int | Tensor, lengths: Tensor | None = None, mask: Tensor | None = None) -> Subset:
         """Any number of items up to `k`."""
-        return cls(k, low=0, lengths=lengths, mask=mask)
+        return cls(k, lengths, mask, low=0)
 
     @classmethod
     def between(
-        cls, low: int | Tensor, high: int | Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
+        cls, low: int | Tensor, high: int | Tensor, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Subset:
         """At least `low` and at most `high` items; `high` may be more than there are."""
-        return cls(high, low=low, lengths=lengths, mask=mask)
+        return cls(high, lengths, mask, low=low)
 
     def __post_init__(self) -> None:
         for name, count in (("k", self.k), ("low", self.low if self.low is not None else 0)):

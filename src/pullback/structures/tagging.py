@@ -1,13 +1,13 @@
 """Taggings: sequences of tags with scores for each tag, whose transitions belong to the structure."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pullback.operators import chain, tagging
+from pullback.operators import tagging
 from pullback.operators._family import Family
 from pullback.structures._capabilities import at_least_zero, relative_to_best
 from pullback.structures._checks import check_parts, check_tolerance
@@ -27,10 +27,10 @@ class Tagging(CompiledLattice):
         ⟨scores, z⟩ + start[z₀] + Σᵢ transitions[zᵢ₋₁, zᵢ] + end[zₙ₋₁]
 
     transitions: (t, t) or (..., t, t); transitions[a, b] is that of tag a at position i − 1 and tag b at i.
-    start, end: (t,) or (..., t), scores of the first and the last tag.
     lengths: the number of tags of each example, n if not given;  positions beyond it are padding.
     mask: (..., n, t), true for tags that are allowed; with it `log_partition` sums over the sequences that agree with
     what is known of the tags.
+    start, end: (t,) or (..., t), scores of the first and the last tag, 0 if not given.
     tolerance: the largest gap that SparseMAP may stop at, see `Structure.tolerance`; None is exact.
 
     −∞ forbids a transition, a first or a last tag; `Tagging.bio` and `Tagging.bioes` make such tables.  Gradients reach
@@ -50,11 +50,11 @@ class Tagging(CompiledLattice):
     """
 
     transitions: Tensor
-    start: Tensor | None = None
-    end: Tensor | None = None
     lengths: Tensor | None = None
     mask: Tensor | None = None
     _: KW_ONLY
+    start: Tensor | None = None
+    end: Tensor | None = None
     tolerance: float | None = None
     event_dims = 2
     fixed_sums = (-1,)
@@ -76,7 +76,7 @@ class Tagging(CompiledLattice):
         >>> names, transitions, start, end = Tagging.bio(["PER", "LOC"])
         >>> names
         ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC')
-        >>> tags = Tagging(transitions, start, end)
+        >>> tags = Tagging(transitions, start=start, end=end)
         """
         return bio(labels)
 
@@ -96,7 +96,7 @@ class Tagging(CompiledLattice):
         transitions, start, end = table[..., None, :-2, :], table[..., None, -2:-1, :], table[..., None, -1:, :]
         first, last = (at[..., None, None] for at in self._ends(scores))
         pairs = scores.unsqueeze(-2) + torch.where(first, start, transitions) + torch.where(last, end, 0.0)
-        return chain.sequences.partition(pairs, lengths)[1]
+        return tagging.pairs(pairs, lengths)[1]
 
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
@@ -126,10 +126,12 @@ class Tagging(CompiledLattice):
         return tagging.couple(point, self._table(point), self._lengths_of(point))[0]
 
     def project(self, point: Tensor) -> Tensor:
-        scored = self.transitions, self.start, self.end
-        transitions, start, end = (None if x is None else torch.where(x == -torch.inf, x.detach(), 0.0) for x in scored)
-        facts = self.lengths, self.mask
-        return Tagging(transitions, start, end, *facts, tolerance=self.tolerance).sparsemap(point)  # type: ignore
+        tables = {"transitions": self.transitions, "start": self.start, "end": self.end}
+        allowing: dict[str, Any] = {
+            name: None if table is None else torch.where(table == -torch.inf, table.detach(), 0.0)
+            for name, table in tables.items()
+        }
+        return replace(self, **allowing).sparsemap(point)
 
     # ---- what a tagging is
 

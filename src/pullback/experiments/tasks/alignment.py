@@ -205,14 +205,14 @@ class Pronunciation(Task):
 
     @property
     def structure(self) -> pb.Structure:
-        return pb.Alignment("global")
+        return pb.Alignment()
 
     def alignments(self, words: Words) -> pb.Alignment:
         """The alignments of a batch: slots as rows, phones as columns, a start before both; no phone without a slot."""
         m, n, k = len(words.y), SLOTS * words.letters.shape[1], words.y.shape[1]
         allowed = torch.tensor([True, True, False], device=words.y.device).expand(m, n + 1, k + 1, 3)
         lengths = torch.stack([SLOTS * words.letter_count + 1, words.phone_count + 1], -1)
-        return pb.Alignment("global", lengths, allowed)
+        return pb.Alignment(lengths, allowed)
 
     def model(self, estimator: pb.Estimator) -> Model:
         sizes = len(self.dictionary.letters), len(self.dictionary.phones)
@@ -252,7 +252,9 @@ class Pronunciation(Task):
             one = examples[number]
             slots = [mark for letter in one.word for mark in (letter, f"{letter}′")]
             title = f"Which slots of {one.word} make its phones"
-            drawing = pb.draw(self.alignments(words), z, ["·", *slots], names=["·", *one.phones], index=i, title=title)
+            drawing = pb.draw(
+                self.alignments(words), z, ["·", *slots], choices=["·", *one.phones], index=i, title=title
+            )
             shown.append(Picture(title, drawing.svg))
         return shown
 

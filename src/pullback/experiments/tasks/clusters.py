@@ -148,7 +148,7 @@ class Clusters(Task):
         shares /= shares.sum(-1, keepdim=True).clamp_min(1)
         rows, columns = ([f"{kind} {k + 1}" for k in range(self.clusters)] for kind in ("true", "latent"))
         title = "Where the points of each true cluster went"
-        drawing = pb.draw(pb.Matching(), shares, rows, names=columns, title=title)
+        drawing = pb.draw(pb.Matching(), shares, rows, choices=columns, title=title)
         return [Picture(drawing.title, drawing.svg)]
 
 

@@ -208,7 +208,7 @@ class Digits(Task):
         for i, digits in enumerate(lists.digits.tolist()):
             images, places = [f"a {digit}" for digit in digits], [f"{place + 1}." for place in range(self.n)]
             title = f"Images of {', '.join(map(str, digits))} in order"
-            drawing = pb.draw(self.structure, z, images, names=places, index=i, gold=gold.to(z), title=title)
+            drawing = pb.draw(self.structure, z, images, choices=places, index=i, gold=gold.to(z), title=title)
             shown.append(Picture(title, drawing.svg))
         return shown
 

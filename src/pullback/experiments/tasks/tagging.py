@@ -139,7 +139,7 @@ class Encoder(nn.Module):
         transitions, start = self.transitions, self.start
         if self.learned_transitions is not None and self.learned_start is not None:
             transitions, start = transitions + self.learned_transitions, start + self.learned_start
-        return pb.Tagging(transitions, start, lengths=batch.lengths)
+        return pb.Tagging(transitions, start=start, lengths=batch.lengths)
 
 
 # ---- the task
@@ -189,7 +189,7 @@ class NameTagging(SupervisedTask):
 
     @property
     def structure(self) -> pb.Structure:
-        return pb.Tagging(SCHEME.transitions, SCHEME.start)
+        return pb.Tagging(SCHEME.transitions, start=SCHEME.start)
 
     def model(self, estimator: pb.Estimator) -> Model:
         encoder = Encoder(read_all(self.data_folder).lexicon, self.hidden, self.dropout, self.transitions)
@@ -202,7 +202,7 @@ class NameTagging(SupervisedTask):
             return pb.Tagging.one_hot(batch.tags.clamp_max(0), len(SCHEME.names))
 
         def random(batch: Batch) -> Tensor:
-            sequences = pb.Tagging(SCHEME.transitions, SCHEME.start, lengths=batch.lengths)
+            sequences = pb.Tagging(SCHEME.transitions, start=SCHEME.start, lengths=batch.lengths)
             return sequences.sample(torch.zeros(batch.y.shape, device=batch.y.device))
 
         return {"gold": lambda batch: batch.y, "outside": outside, "random": random}
@@ -227,7 +227,7 @@ class NameTagging(SupervisedTask):
         shown = []
         for i, number in enumerate(batch.number.tolist()):
             words = list(posts[number].words)
-            drawing = pb.draw(sequences, z, words, names=SCHEME.names, index=i, gold=batch.y.to(z))
+            drawing = pb.draw(sequences, z, words, choices=SCHEME.names, index=i, gold=batch.y.to(z))
             shown.append(Picture(" ".join(words), drawing.svg))
         return shown
 

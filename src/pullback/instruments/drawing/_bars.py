@@ -12,7 +12,7 @@ _WIDE, _HIGH = 160.0, 22.0
 
 def bars(example: Example) -> Canvas:
     """A bar for each part that is used, with its index; what any structure looks like if nothing else is known."""
-    labels = example.labels_for(example.length[0], "item") if len(example.event) == 1 else []
+    labels = example.items_for(example.length[0], "item") if len(example.event) == 1 else []
     if example.structure.is_zero_one:
         return draw_bars(example.parts(), labels)
     return draw_bars(_any_numbers(example), labels, longest=float(example.point.abs().max()))

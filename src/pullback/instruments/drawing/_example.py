@@ -1,4 +1,4 @@
-"""What a picture is made from: one example of a batch, with its labels and its gold vertex."""
+"""What a picture is made from: one example of a batch, with its words and its gold vertex."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Example:
     """One example of a batch of points, and what the caller says about it.
 
     structure, points, golds: of the whole batch.  index: which example, a number for each dimension of the batch.
-    labels, names: as the caller gave them; `labels_for` and `names_for` check them.
+    items, choices: as the caller gave them; `items_for` and `choices_for` check them.
     threshold: the smallest probability that is drawn.
     """
 
@@ -58,8 +58,8 @@ class Example:
     points: Tensor
     index: tuple[int, ...] = ()
     golds: Tensor | None = None
-    labels: Any = None
-    names: Any = None
+    items: Any = None
+    choices: Any = None
     threshold: float = 0.01
 
     @property
@@ -135,13 +135,13 @@ class Example:
 
     # ---- the caller's words
 
-    def labels_for(self, count: int, what: str, hint: str = "") -> list[str]:
-        """One label for each of `count` things, such as words; their numbers if none are given."""
-        return self._checked("labels", self.labels, count, what, hint)
+    def items_for(self, count: int, what: str, hint: str = "") -> list[str]:
+        """The text of each of `count` items, such as words; their numbers if none are given."""
+        return self._checked("items", self.items, count, what, hint)
 
-    def names_for(self, count: int, what: str) -> list[str]:
-        """One name for each of `count` things of a second kind, such as tags; their numbers if none are given."""
-        return self._checked("names", self.names, count, what)
+    def choices_for(self, count: int, what: str) -> list[str]:
+        """The text of each of `count` choices, such as tags; their numbers if none are given."""
+        return self._checked("choices", self.choices, count, what)
 
     def _checked(self, argument: str, given: Any, count: int, what: str, hint: str = "") -> list[str]:
         if given is None:

@@ -14,8 +14,8 @@ _BAR = 22.0
 def draw_spans(structure: ConstituencyTree, example: Example) -> Canvas:
     """The tree itself if the point is one, else a bar for each span, darker if more probable."""
     (n,) = example.length
-    words = example.labels_for(n, "word")
-    names = example.names_for(example.event[2], "label of spans") if structure.labelled else []
+    words = example.items_for(n, "word")
+    names = example.choices_for(example.event[2], "label of spans") if structure.labelled else []
     spans = [one for one in with_labels(example, names) if names or one.part.index[0] != one.part.index[1]]
     longest = max((_text.width(one.text, 12) for one in spans), default=0.0)
     row = slots(words, gap=18, least=longest + 22 if names else 0)

@@ -45,7 +45,7 @@ def draw_arcs(structure: DependencyTree, example: Example) -> Canvas:
     A labelled arc is as probable as all its labels together, and the likeliest is written on it.
     """
     (n,) = example.length
-    words = example.labels_for(n, "word", " (the root is not among them)")
+    words = example.items_for(n, "word", " (the root is not among them)")
     arcs = _arcs(structure, example, words)
     canvas = Canvas()
     centers = _centers(words, arcs)
@@ -67,7 +67,7 @@ def draw_arcs(structure: DependencyTree, example: Example) -> Canvas:
 
 
 def _arcs(structure: DependencyTree, example: Example, words: list[str]) -> list[Arc]:
-    names = example.names_for(example.event[2], "label of arcs") if structure.labelled else []
+    names = example.choices_for(example.event[2], "label of arcs") if structure.labelled else []
     found = []
     for one in with_labels(example, names):
         head, modifier = one.part.index

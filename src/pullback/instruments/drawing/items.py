@@ -13,7 +13,7 @@ _FEW = 20
 def draw_choice(structure: Structure, example: Example) -> Canvas:
     """A bar for each category; of many, for those that are likely."""
     (n,) = example.length
-    labels = example.labels_for(n, "item")
+    labels = example.items_for(n, "item")
     parts = example.parts()
     if n <= _FEW:
         here = {part.index for part in parts}
@@ -25,7 +25,7 @@ def draw_choice(structure: Structure, example: Example) -> Canvas:
 def draw_highlights(structure: Structure, example: Example) -> Canvas:
     """The items one after the other, with a background that is stronger the more probable they are."""
     (n,) = example.length
-    labels = example.labels_for(n, "item")
+    labels = example.items_for(n, "item")
     parts = {part.index[0]: part for part in example.parts()}
     canvas = Canvas()
     x, y = 0.0, 0.0

@@ -22,7 +22,7 @@ def draw_graph(structure: Path, example: Example) -> Canvas:
     pairs = example.pick(structure.edges, 2).tolist()
     edges = [(i, tail, head) for i, (tail, head) in enumerate(pairs) if bool(example.allowed[i])]
     nodes = {node for _, *ends in edges for node in ends} or {int(example.pick(torch.as_tensor(structure.source)))}
-    names = _names(example.labels, nodes)
+    names = _names(example.items, nodes)
     parts = {part.index[0]: part for part in example.parts()}
     if len(nodes) > _MOST_NODES or len(edges) > _MOST_EDGES:
         texts = [f"{names.get(tail, tail)} → {names.get(head, head)}" for tail, head in pairs]
@@ -52,17 +52,17 @@ def draw_graph(structure: Path, example: Example) -> Canvas:
     return canvas
 
 
-def _names(labels: Any, nodes: set[int]) -> dict[int, str]:
+def _names(items: Any, nodes: set[int]) -> dict[int, str]:
     """The name of each node in use."""
-    if labels is None:
+    if items is None:
         return {node: str(node) for node in sorted(nodes)}
-    if not isinstance(labels, (Mapping, Sequence)):
-        raise TypeError(f"draw: labels are a {type(labels).__name__}; expected a list or a dictionary of node names.")
-    known = labels if isinstance(labels, Mapping) else dict(enumerate(labels))
+    if not isinstance(items, (Mapping, Sequence)):
+        raise TypeError(f"draw: items are a {type(items).__name__}; expected a list or a dictionary of node names.")
+    known = items if isinstance(items, Mapping) else dict(enumerate(items))
     missing = sorted(nodes - set(known))
     if missing:
         raise ValueError(
-            f"draw: {len(labels)} labels were given, and none for node {missing[0]}; expected a list by the numbers of "
+            f"draw: {len(items)} items were given, and none for node {missing[0]}; expected a list by the numbers of "
             f"nodes, which go up to {max(nodes)} here, or a dictionary."
         )
     return {node: _text.clean(known[node]) for node in sorted(nodes)}

@@ -11,7 +11,7 @@ _STEP, _WIDE = 30.0, 180.0
 def draw_ranks(structure: Ranking, example: Example) -> Canvas:
     """Items on the left, ranks on the right; a soft rank ends between two of them."""
     (n,) = example.length
-    labels = example.labels_for(n, "item")
+    labels = example.items_for(n, "item")
     values = [float(i + 1) for i in range(n)]
     if structure.values is not None:
         values = example.pick(structure.values, 1)[:n].double().tolist()

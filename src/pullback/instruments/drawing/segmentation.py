@@ -13,9 +13,9 @@ _BAR = 22.0
 def draw_segments(structure: Segmentation, example: Example) -> Canvas:
     """A bar for each segment, colored by its label and darker if more probable, the likeliest nearest to the words."""
     (n,) = example.length
-    labels = example.labels_for(n, "position")
-    names = example.names_for(example.event[2], "label of segments")
-    if example.names is None and len(names) == 1:
+    labels = example.items_for(n, "position")
+    names = example.choices_for(example.event[2], "label of segments")
+    if example.choices is None and len(names) == 1:
         names = [""]
     row = slots(labels, gap=10, least=22)
     parts = sorted(example.parts(), key=lambda part: (not part.is_shown, -part.p))

@@ -14,18 +14,18 @@ _MOST = 24
 
 
 def draw_copies(structure: Independent, example: Example) -> Canvas:
-    """A picture of each copy, under its number; the same labels for all, or a list of labels with one for each."""
+    """A picture of each copy, under its number; the same items for all, or a list of them for each."""
     sizes = example.event[: structure.dims]
     copies = list(islice(product(*(range(size) for size in sizes)), _MOST))
-    labels = example.labels
-    is_list = isinstance(labels, (list, tuple)) and bool(labels) and isinstance(labels[0], (list, tuple))
-    if is_list and len(labels) != sizes[0]:
-        raise ValueError(f"draw: {len(labels)} lists of labels were given; expected one for each of {sizes[0]} copies.")
+    items = example.items
+    is_list = isinstance(items, (list, tuple)) and bool(items) and isinstance(items[0], (list, tuple))
+    if is_list and len(items) != sizes[0]:
+        raise ValueError(f"draw: {len(items)} lists of items were given; expected one for each of {sizes[0]} copies.")
     pictures = []
     for copy in copies:
-        own = labels[copy[0]] if is_list else labels
+        own = items[copy[0]] if is_list else items
         one = example.inner(
-            structure.structure, example.points, example.golds, index=(*example.index, *copy), labels=own
+            structure.structure, example.points, example.golds, index=(*example.index, *copy), items=own
         )
         pictures.append((_text.listed(copy), picture(structure.structure, one)))
     return _side_by_side(pictures, sizes.numel() - len(copies))
@@ -35,14 +35,14 @@ def draw_blocks(structure: Product, example: Example) -> Canvas:
     """A picture of each block, under its name."""
     count = len(structure.structures)
     given = {}
-    for argument, each in (("labels", example.labels), ("names", example.names)):
+    for argument, each in (("items", example.items), ("choices", example.choices)):
         if each is not None and (isinstance(each, str) or len(each) != count):
             raise ValueError(f"draw: {argument} of a product are a list with one entry for each of {count} blocks.")
         given[argument] = each or [None] * count
     golds = [None] * count if example.golds is None else structure.unpack(example.golds)
     pictures = []
     for i, (block, point) in enumerate(zip(structure.structures, structure.unpack(example.points))):
-        one = example.inner(block, point, golds[i], labels=given["labels"][i], names=given["names"][i])
+        one = example.inner(block, point, golds[i], items=given["items"][i], choices=given["choices"][i])
         pictures.append((one.kind, picture(block, one)))
     return _side_by_side(pictures)
 

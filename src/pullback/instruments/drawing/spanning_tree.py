@@ -11,7 +11,7 @@ from pullback.structures.spanning_tree import SpanningTree
 def draw_circle(structure: SpanningTree, example: Example) -> Canvas:
     """Edges between nodes on a circle, wider and darker if more probable."""
     (n,) = example.length
-    labels = example.labels_for(n, "node")
+    labels = example.items_for(n, "node")
     radius = max(80.0, 17.0 * n)
     angles = [2 * pi * i / max(n, 1) - pi / 2 for i in range(n)]
     places = [(radius * cos(angle), radius * sin(angle)) for angle in angles]

@@ -44,7 +44,7 @@ def draw_alignment(structure: Alignment, example: Example) -> Canvas:
 
 def _texts(example: Example) -> tuple[list[str], list[str]]:
     rows, columns = example.length
-    return example.labels_for(rows, "row", " (`names` are for columns)"), example.names_for(columns, "column")
+    return example.items_for(rows, "row", " (`choices` are the columns)"), example.choices_for(columns, "column")
 
 
 def _center(i: int, j: int) -> tuple[float, float]:

@@ -92,7 +92,7 @@ class Lattice(NamedTuple):
 def _lattice(example: Example, point: Tensor, gold: Tensor | None) -> Lattice:
     """The lattice of tags with the probabilities (n, t); of many tags, those that are used."""
     n, t = example.length[0], point.shape[-1]
-    words, names = example.labels_for(n, "word"), example.names_for(t, "tag")
+    words, names = example.items_for(n, "word"), example.choices_for(t, "tag")
     parts = example.parts(point, gold)
     used = sorted({part.index[1] for part in parts}) if t > _FEW else list(range(t))
     sure = [_text.width(names[part.index[1]], 12) + 8 for part in parts if part.p > SURE]

@@ -16,7 +16,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from pullback.kernels.tagging.tables import copy_ends
+from pullback.kernels.tagging.tables import are_valid, copy_ends
 from pullback.kernels.tools import inner, kernel
 
 _ROUNDING = 1e-13  # of a probability
@@ -32,7 +32,7 @@ def couple(point, table, lengths, value, uses, lo, hi):
     """The largest expected score of the table, and how often each of its scores is used: (batch,), (batch, t + 2, t).
 
     point (batch, n, t) holds probabilities of tags; table (batch, t + 2, t) as in `tables`.  −∞ and zeros where no
-    mixture avoids what it forbids.
+    mixture avoids what it forbids.  Returns the first instance whose table has a NaN or +∞, or −1.
     """
     t = table.shape[2]
     carry = Carry(
@@ -46,6 +46,8 @@ def couple(point, table, lengths, value, uses, lo, hi):
     )
     total, exact = np.empty((t + 2, t)), np.empty((t + 2, t))
     for b in range(lo, hi):
+        if not are_valid(table[b], t + 2):
+            return b
         exact[:], total[:] = table[b], 0.0
         transitions, possible = exact[:t], True
         slack = _slack(transitions)
