@@ -71,6 +71,22 @@ def test_vmap_over_the_batch_gives_the_batched_result(case):
         assert_close(torch.func.vmap(operation)(case.scores()), operation(case.scores()))
 
 
+@pytest.mark.parametrize("case", [case for case in COMPILED if is_alike_for_all(case)], ids=repr)
+def test_vmap_over_the_batch_gives_the_gradients_of_the_batch(case):
+    for name in operations(case):
+        operation, gradients = getattr(case.structure, name), []
+        for batched in (torch.func.vmap(operation), operation):
+            scores = case.scores().requires_grad_()
+            answer = batched(scores)
+            if not answer.requires_grad:
+                assert name == "argmax"
+                continue
+            weights = torch.linspace(-1, 1, answer.numel(), dtype=answer.dtype).reshape(answer.shape)
+            gradients += torch.autograd.grad((weights * answer).sum(), scores)
+        if name != "argmax":
+            assert_close(*gradients)
+
+
 class Watch(TorchDispatchMode):
     """Lists the operators that run."""
 

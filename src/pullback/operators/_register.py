@@ -111,6 +111,20 @@ def is_under_vmap(tensor: Tensor) -> bool:
     return bool(_transforms()) and bool(_is_batched(tensor))
 
 
+def hides_grad() -> bool:
+    """Whether tensors may not tell that they require grad, as under a transform of `torch.func` or a compiler."""
+    return torch.compiler.is_compiling() or bool(_transforms())
+
+
+def may_need_grad(*given: Any) -> bool:
+    """Whether a derivative may be asked of what is computed from `given`, tensors among other things."""
+    if not torch.is_grad_enabled():
+        return False
+    tensors = [x for x in given if isinstance(x, Tensor)]
+    hidden = not torch.compiler.is_compiling() and any(map(is_under_vmap, tensors))
+    return hidden or any(x.requires_grad for x in tensors)
+
+
 # Not in torch's public interface: where one of these cannot be asked, the dispatcher is used.
 _tracing: Callable[[], Any] = getattr(torch._C, "_get_tracing_state", lambda: True)
 _transforms: Callable[[], Any] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)

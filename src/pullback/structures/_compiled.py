@@ -10,6 +10,7 @@ from torch import Tensor
 from pullback.operators._convergence import warn_of_gap
 from pullback.operators._family import Choices, Family
 from pullback.operators._mixture import GAP_OF_DERIVATIVE, GAP_OF_POINT, MAX_ITERATIONS
+from pullback.operators._register import hides_grad, may_need_grad
 from pullback.operators._search import Found
 from pullback.structures._capabilities import Enumerable, KBest, Lattice, LogLinear
 from pullback.structures._checks import check_sample_shape
@@ -39,8 +40,8 @@ class Slotted(KBest, Enumerable):
 
     def _constants(self, scores: Tensor) -> list[Any]:
         """`_inputs` for operators that have no derivative."""
-        given = self._inputs(scores)
-        return [a.detach() if isinstance(a, Tensor) and a.requires_grad else a for a in given]
+        is_hidden, given = hides_grad(), self._inputs(scores)
+        return [a.detach() if isinstance(a, Tensor) and (is_hidden or a.requires_grad) else a for a in given]
 
     @abstractmethod
     def _slots(self, event: Sequence[int]) -> Tensor:
@@ -105,7 +106,7 @@ class Compiled(Slotted, LogLinear):
         return self._sum(*self._inputs(scores))
 
     def _sum(self, *inputs: Any) -> Tensor:
-        if torch.is_grad_enabled() and any(isinstance(given, Tensor) and given.requires_grad for given in inputs):
+        if may_need_grad(*inputs):
             return self._operators.partition(*inputs)[0]
         return self._operators.log_partition(*inputs)
 

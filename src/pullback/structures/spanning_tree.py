@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pullback.operators import spanning_tree as operators
+from pullback.operators._register import may_need_grad
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, relative_to_best
 from pullback.structures._checks import check_parts, check_sample_shape, check_tolerance
 from pullback.structures._limits import check_count
@@ -80,7 +81,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare_sum("log_partition", scores)
-        if torch.is_grad_enabled() and scores.requires_grad:
+        if may_need_grad(scores):
             return operators.partition(scores, lengths)[0]
         return operators.log_partition(scores, lengths)
 
