@@ -26,6 +26,7 @@ import numpy as np
 from pullback.kernels.tools import inner, kernel
 from pullback.kernels.tree_cuts.columns import labels_of, lift, refresh, tilt, total
 from pullback.kernels.tree_cuts.dual import LIMIT, curvature, largest_penalty, minimize, newton
+from pullback.kernels.tree_cuts.feasibility import is_feasible
 from pullback.kernels.tree_cuts.laminar import (
     ARC,
     SET,
@@ -39,15 +40,8 @@ from pullback.kernels.tree_cuts.laminar import (
     start,
     uncross,
 )
-from pullback.kernels.tree_cuts.subtours import (
-    EDGE,
-    NODE,
-    is_feasible,
-    next_set,
-    separate,
-    separate_within,
-    words_of,
-)
+from pullback.kernels.tree_cuts.networks import EDGE, NODE, words_of
+from pullback.kernels.tree_cuts.subtours import next_set, separate, separate_within
 from pullback.kernels.tree_cuts.tight import complete
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
