@@ -263,7 +263,7 @@ def _search_within(point, family):
     n = len(point) - 1
     words, arcs_into = np.zeros(n + 1, laminar.WORD), np.zeros((n + 1, n + 1), laminar.ARC)
     sets = np.zeros(n + 2, laminar.SET)
-    nodes, edges = np.zeros(2 * n + 3, networks.NODE), np.zeros(2 * (n + 1) ** 2, networks.EDGE)
+    nodes, edges = np.zeros(2 * n + 3, networks.NODE), np.zeros(3 * (n + 1) ** 2, networks.EDGE)
     queue, reached, member = np.zeros(2 * n + 2, int), np.zeros(2 * n + 2, int), np.zeros(2 * n + 2, bool)
     laminar.start(n, False, words, sets)
     words["count"] = n + 1

@@ -101,6 +101,21 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
     return True
 
 
+@inner
+def shorten(word, arcs, slack):
+    """Leave out the candidates that do not come within `slack` of having mass.
+
+    A line search that tries a step far too long fills the list with arcs that have none where it ends.
+    """
+    kept = 0
+    for c in range(word.count):
+        if arcs[c].value > word.threshold - slack:
+            arcs[kept] = arcs[c]
+            kept += 1
+    word.count = kept
+    word.slack = slack
+
+
 @summing
 def total(row, m):
     """The sum of a row; NaN or ±∞ if there is one in it."""

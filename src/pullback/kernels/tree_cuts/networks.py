@@ -80,8 +80,8 @@ def build(n, words, arcs, nodes, edges):
 def build_within(n, number, words, sets, arcs, nodes, edges):
     """The networks of all sets of the family side by side; returns the number of nodes.
 
-    An arc is an edge of the one set that it belongs to.  What the arcs of a network leave of what a node receives comes
-    from outside.
+    An arc is an edge of the one set that it belongs to, together with others between the same nodes.  What the arcs of
+    a network leave of what a node receives comes from outside.
     """
     gradient(n, number, words, sets, arcs)
     count = n
@@ -94,32 +94,79 @@ def build_within(n, number, words, sets, arcs, nodes, edges):
         node.fed = 1.0
         node.sends = 0.0
         node.settled = 0
-        node.low = node.high = 0
+        node.seen = 0
     for k in range(2, number):
         nodes[sets[k].node].fed += sets[k].gradient
+    listed = edges[2 * (len(edges) // 3) :]  # two edges for each arc fill no more than the first two thirds
+    _list_by_modifier(n, count, words, sets, arcs, nodes, listed)
+    _merge(count, nodes, listed)
+    _connect(count, nodes, listed, edges)
+    return count
+
+
+@inner
+def _list_by_modifier(n, count, words, sets, arcs, nodes, listed):
+    """The arcs into node v between nodes of the same network, in listed[low:high]; and what nodes get and send."""
     for j in range(1, n + 1):
         for c in range(words[j].count):
             arc = arcs[j, c]
             if arc.mass > 0.0 and arc.set > 0:
-                head = nodes[_node_within(arc.set, arc.head, words, sets)]
+                nodes[_node_within(arc.set, arc.head, words, sets)].sends += arc.mass
                 modifier = nodes[_node_within(arc.set, j, words, sets)]
-                head.first += 1
-                head.sends += arc.mass
-                modifier.first += 1
                 modifier.fed -= arc.mass
+                modifier.first += 1
+    filled = 0
+    for v in range(1, count + 1):
+        nodes[v].fed = max(nodes[v].fed, 0.0)
+        nodes[v].low = nodes[v].high = filled
+        filled += nodes[v].first
+    for j in range(1, n + 1):
+        for c in range(words[j].count):
+            arc = arcs[j, c]
+            if arc.mass > 0.0 and arc.set > 0:
+                modifier = nodes[_node_within(arc.set, j, words, sets)]
+                entry = listed[modifier.high]
+                entry.target = _node_within(arc.set, arc.head, words, sets)
+                entry.mass = arc.mass
+                modifier.high += 1
+
+
+@inner
+def _merge(count, nodes, listed):
+    """Make one of the arcs between the same two nodes: thousands may lead from one large set to another."""
+    for v in range(1, count + 1):
+        filled = nodes[v].low
+        for e in range(nodes[v].low, nodes[v].high):
+            head = nodes[listed[e].target]
+            if head.seen == v:
+                listed[head.current].mass += listed[e].mass
+            else:
+                head.seen = v
+                head.current = filled
+                listed[filled] = listed[e]
+                filled += 1
+        nodes[v].high = filled
+
+
+@inner
+def _connect(count, nodes, listed, edges):
+    """The edges of the listed arcs, at both their ends."""
+    for v in range(count + 2):
+        nodes[v].first = 0
+    for v in range(1, count + 1):
+        nodes[v].first += nodes[v].high - nodes[v].low
+        for e in range(nodes[v].low, nodes[v].high):
+            nodes[listed[e].target].first += 1
     for v in range(1, count + 2):
         nodes[v].first += nodes[v - 1].first
-        nodes[v].fed = max(nodes[v].fed, 0.0)
-    for j in range(1, n + 1):
-        for c in range(words[j].count):
-            arc = arcs[j, c]
-            if arc.mass > 0.0 and arc.set > 0:
-                u, v = _node_within(arc.set, arc.head, words, sets), _node_within(arc.set, j, words, sets)
-                nodes[u].first -= 1
-                nodes[v].first -= 1
-                set_edge(edges[nodes[v].first], u, nodes[u].first, arc.mass)
-                set_edge(edges[nodes[u].first], v, nodes[v].first, -arc.mass)
-    return count
+    for v in range(1, count + 1):
+        for e in range(nodes[v].low, nodes[v].high):
+            u, mass = np.int64(listed[e].target), listed[e].mass
+            nodes[u].first -= 1
+            nodes[v].first -= 1
+            set_edge(edges[nodes[v].first], u, nodes[u].first, mass)
+            set_edge(edges[nodes[u].first], v, nodes[v].first, -mass)
+        nodes[v].low = nodes[v].high = 0
 
 
 @inner

@@ -31,7 +31,6 @@ from pullback.kernels.tree_cuts.laminar import (
     ARC,
     SET,
     WORD,
-    contains,
     inflow,
     insert,
     meet,
@@ -70,7 +69,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     N, width = scores.shape[1:]
     score, row, hessian = np.empty((N, width)), np.empty(width), np.empty((N + 2, N + 2))
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
-    nodes, edges = np.empty(2 * N + 1, NODE), np.empty(2 * N * width, EDGE)  # words and sets
+    nodes, edges = np.empty(2 * N + 1, NODE), np.empty(3 * N * width, EDGE)  # words and sets
     queue, reached = np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
     found, seen = np.empty((2, 2 * N), np.bool_), np.empty(PLACES)
     for b in range(lo, hi):
@@ -289,13 +288,16 @@ def _write_sets(n, number, words, sets, arcs, hessian, active):
         sets[k].step = 0.0
     curvature(n, number, words, sets, arcs, hessian)
     newton(number, sets, hessian)
-    q = 0
+    independent = 0
     for k in range(1, number):
-        if sets[k].free == 1:
-            for j in range(1, n + 1):
-                if contains(k, j, words, sets):
-                    active[q, j >> 6] |= np.int64(1) << np.int64(j & 63)
-            q += 1
+        sets[k].listed = independent
+        independent += sets[k].free == 1
+    for j in range(1, n + 1):
+        k = words[j].home
+        while k > 0:
+            if sets[k].free == 1:
+                active[sets[k].listed, j >> 6] |= np.int64(1) << np.int64(j & 63)
+            k = sets[k].parent
 
 
 @inner
