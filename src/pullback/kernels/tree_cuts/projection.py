@@ -170,8 +170,8 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
     twice its residual count.  Once there are many sets, or no end after some turns, nested ones are looked for inside
     each set of the family.  The dimension of the face is what the sets leave of the freedom of the columns; if that is
-    less than a third of it, and small, and there are many sets, the instance is left after each `rounds` turns.  Returns
-    the outcome and the number of sets.
+    less than a third of it, and small, while there are many sets, the instance is left after each `rounds` turns.
+    Returns the outcome and the number of sets.
     """
     patience = steps
     number = np.int64(2)
