@@ -323,24 +323,61 @@ def flat() -> Iterator[Figure]:
 
 def _tied_by_position() -> Iterator[Figure]:
     """Scores of the distance alone, as a position bias gives them, and of the head alone, against N(0, 1)."""
-    trees = pb.DependencyTree()
     for words in (25, 100, 400):
-        place = torch.arange(words + 1.0)
-        distance = (place[:, None] - place).abs()
-        noise = random_scores(1, words)[0]
+        distance, noise = _distance(words), random_scores(1, words)[0]
         for name, scores in (
             ("−distance", -distance),
             ("−distance / 10", -0.1 * distance),
             ("−log(1 + distance)", -distance.log1p()),
             ("heads alike / 100", 0.01 * noise[:, :1].expand_as(noise)),
         ):
-            times = take_turns(
-                {OURS: lambda s=scores: trees.sparsemap(s), "N(0, 1)": lambda s=noise: trees.sparsemap(s)},
-                rounds=(2, 5),
-            )
-            medians = {OURS: times.median(OURS), "N(0, 1)": times.median("N(0, 1)")}
-            size = f"non-projective, {name}, {words} words"
-            yield Figure(size, times.ratio(OURS, "N(0, 1)"), "of the time of N(0, 1)", at_most=20.0, times=medians)
+            yield _against_noise(name, scores, noise, single_root=False)
+
+
+@case("trees.patterned")
+def patterned() -> Iterator[Figure]:
+    """Non-projective SparseMAP of 400 words whose scores have a pattern that is hard for cuts, against N(0, 1)."""
+    words = 400
+    distance, noise = _distance(words), random_scores(1, words)[0]
+    near, ring = distance <= 3, torch.eye(words + 1)
+    blocks = sum(_blocks(words, 2**k) for k in range(1, 10))
+    patterns = {
+        "−log(1 + distance) · 10": -10 * distance.log1p(),
+        "−distance + N(0, 0.1)": -distance + 0.1 * noise,
+        "−distance + N(0, 1)": -distance + noise,
+        "(−distance + N(0, 1)) · 10": 10 * (noise - distance),
+        "N(0, 10) near, −100 far": torch.where(near, 10 * noise, -100.0),
+        "ring of rivals / 10": 0.5 * (ring.roll(1, 1) + ring.roll(-1, 1)) + 0.001 * noise,
+        "heads alike / 100": 0.01 * noise[:, :1].expand_as(noise),
+        "nested blocks / 10": 0.1 * blocks,
+        "nested blocks": blocks,
+        "nested blocks · 1000": 1000 * blocks,
+    }
+    for single_root, (name, scores) in itertools.product((False, True), patterns.items()):
+        yield _against_noise(name, scores, noise, single_root=single_root)
+
+
+def _distance(words: int) -> Tensor:
+    place = torch.arange(words + 1.0)
+    return (place[:, None] - place).abs()
+
+
+def _blocks(words: int, size: int) -> Tensor:
+    """One where head and modifier are in the same block of `size` neighbors."""
+    block = torch.arange(words + 1) // size
+    return (block[:, None] == block).float()
+
+
+def _against_noise(name: str, scores: Tensor, noise: Tensor, *, single_root: bool) -> Figure:
+    trees = pb.DependencyTree(single_root=single_root)
+    _gap(trees, scores[None])
+    times = take_turns(
+        {OURS: lambda: trees.sparsemap(scores), "N(0, 1)": lambda: trees.sparsemap(noise)},
+        rounds=(2, 5),
+    )
+    medians = {OURS: times.median(OURS), "N(0, 1)": times.median("N(0, 1)")}
+    size = f"non-projective, {name}, {len(scores) - 1} words{', single-root' if single_root else ''}"
+    return Figure(size, times.ratio(OURS, "N(0, 1)"), "of the time of N(0, 1)", at_most=20.0, times=medians)
 
 
 @case("trees.tolerance")

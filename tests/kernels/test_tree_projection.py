@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pullback.kernels.tree_cuts import laminar, subtours
+from pullback.kernels.tree_cuts import feasibility, laminar, networks, subtours
 from pullback.kernels.tree_cuts import projection as tree_projection
 from pullback.kernels.trees import arborescence
 from reference.active_set import face_projector
@@ -220,7 +220,7 @@ def test_feasible_masks_are_told_from_infeasible_ones(single_root):
     for _ in range(300):
         allowed = rng.random((5, 5)) < 0.4
         expected = (trees <= allowed).all((1, 2)).any()
-        assert subtours.is_feasible(np.where(allowed, 0.0, -np.inf), 4, single_root, seen, queue) == expected
+        assert feasibility.is_feasible(np.where(allowed, 0.0, -np.inf), 4, single_root, seen, queue) == expected
         answers.add(expected)
     assert answers == {False, True}
 
@@ -229,7 +229,7 @@ def test_violated_sets_are_found_exactly_when_there_are_some():
     rng = np.random.default_rng(7)
     n = 7
     words, arcs_into = np.zeros(n + 1, laminar.WORD), np.zeros((n + 1, n + 1), laminar.ARC)
-    nodes, edges = np.zeros(n + 2, subtours.NODE), np.zeros(2 * (n + 1) ** 2, subtours.EDGE)
+    nodes, edges = np.zeros(n + 2, networks.NODE), np.zeros(2 * (n + 1) ** 2, networks.EDGE)
     queue, reached, member = np.zeros(n + 1, int), np.zeros(n + 1, int), np.zeros(n + 1, bool)
     answers = set()
     for _ in range(200):
@@ -263,7 +263,7 @@ def _search_within(point, family):
     n = len(point) - 1
     words, arcs_into = np.zeros(n + 1, laminar.WORD), np.zeros((n + 1, n + 1), laminar.ARC)
     sets = np.zeros(n + 2, laminar.SET)
-    nodes, edges = np.zeros(2 * n + 3, subtours.NODE), np.zeros(2 * (n + 1) ** 2, subtours.EDGE)
+    nodes, edges = np.zeros(2 * n + 3, networks.NODE), np.zeros(3 * (n + 1) ** 2, networks.EDGE)
     queue, reached, member = np.zeros(2 * n + 2, int), np.zeros(2 * n + 2, int), np.zeros(2 * n + 2, bool)
     laminar.start(n, False, words, sets)
     words["count"] = n + 1
@@ -282,7 +282,7 @@ def _search_within(point, family):
         )
         if not there_is:
             return found
-        subtours.words_of(n, number, member, words, sets)
+        networks.words_of(n, number, member, words, sets)
         found.append(frozenset(np.flatnonzero(member[: n + 1]).tolist()))
 
 

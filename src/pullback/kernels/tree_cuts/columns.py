@@ -13,6 +13,8 @@ from pullback.kernels.tools import fmax, inner, kernel, summing
 from pullback.kernels.tree_cuts.laminar import contains, meet, penalize
 
 MARGIN = 1.0  # the least slack of a new list, divided by the size of the support
+SHORT = 8  # a list of so many candidates is short
+LONGEST = 1e9  # margin that a short list is given
 
 
 @kernel
@@ -63,10 +65,10 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
     meet(j, number, words, sets)
     if labels == 1:  # a loop of length 1 inside the other would cost more than its body
         for i in range(n + 1):
-            row[i] = score[j, i] - sets[sets[words[i].home].meet].penalty
+            row[i] = score[j, i] - sets[words[i].home].toll
     else:
         for i in range(n + 1):
-            penalty = sets[sets[words[i].home].meet].penalty
+            penalty = sets[words[i].home].toll
             for m in range(labels * i, labels * (i + 1)):
                 row[m] = score[j, m] - penalty
     top = _maximum(row, size)
@@ -82,6 +84,9 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
         if above < 16.0 or above > 0.7 * before:
             break
         before = above
+    if margin > 0.0:  # steps are long: a few candidates more cost less than to list them again
+        while margin < LONGEST and _excess(row, size, t - 4.0 * margin)[1] <= SHORT:
+            margin *= 4.0
     margin += MARGIN / above
     c = 0
     for m in range(size):
@@ -99,6 +104,23 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
     word.slack = margin
     word.threshold = _sparsemax(arcs[j], word.count, t)
     return True
+
+
+@inner
+def shorten(word, arcs, slack):
+    """Leave out the candidates that do not come within `slack` of having mass, if there are more than a few.
+
+    A line search that tries a step far too long fills the list with arcs that have none where it ends.
+    """
+    if word.count <= 2 * SHORT:
+        return
+    kept = 0
+    for c in range(word.count):
+        if arcs[c].value > word.threshold - slack:
+            arcs[kept] = arcs[c]
+            kept += 1
+    word.count = kept
+    word.slack = slack
 
 
 @summing

@@ -19,7 +19,7 @@ is increasing and piecewise linear.
 import numpy as np
 
 from pullback.kernels.tools import inner
-from pullback.kernels.tree_cuts.columns import advance, tilt
+from pullback.kernels.tree_cuts.columns import MARGIN, advance, shorten, tilt
 from pullback.kernels.tree_cuts.laminar import penalize
 
 SOLVED = 1e-11  # the residual at which the dual counts as solved
@@ -107,18 +107,18 @@ def newton(number, sets, hessian):
     flat direction is still descended, and a set that depends on others keeps its multiplier if it agrees with them.
     Such sets are marked by free = 2.
     """
-    work = hessian[::-1, ::-1]  # a copy of the Hessian, which fills less than half of its matrix, in the other half
     for k in range(1, number):
         one = sets[k]
+        row = _working_row(k, hessian)
         one.half = -one.gradient
         one.reach = one.level
         for q in range(one.level, -1, -1):
-            work[k, q] = hessian[k, q]
+            row[q] = hessian[k, q]
             if hessian[k, q] != 0.0:
                 one.reach = q
     for k in range(number - 1, 0, -1):
         one = sets[k]
-        row = work[k]
+        row = _working_row(k, hessian)
         if one.free:
             one.free = 1
             one.pivot = row[one.level]
@@ -132,19 +132,33 @@ def newton(number, sets, hessian):
                 share = row[level] / one.pivot
                 sets[around].half -= share * one.half
                 sets[around].reach = min(sets[around].reach, one.reach)
-                for q in range(one.reach, level + 1):
-                    work[around, q] -= share * row[q]
+                _subtract(share, row[one.reach : level + 1], _working_row(around, hessian)[one.reach :])
             else:
                 sets[around].half -= row[level] * one.step
             around = sets[around].parent
     for k in range(1, number):
         one = sets[k]
         if one.free:
+            row = _working_row(k, hessian)
             around = one.parent
             while around > 0 and sets[around].level >= one.reach:
-                one.half -= work[k, sets[around].level] * sets[around].step
+                one.half -= row[sets[around].level] * sets[around].step
                 around = sets[around].parent
             one.step = one.half / one.pivot
+
+
+@inner
+def _working_row(k, hessian):
+    """Where `newton` works on row k: the rows fill less than half of their matrix, and their copies the other half."""
+    last = len(hessian) - 1
+    return hessian[last - k, last - k + 1 :]
+
+
+@inner
+def _subtract(share, row, other):
+    """other −= share · row, as far as the row goes."""
+    for q in range(len(row)):
+        other[q] -= share * row[q]
 
 
 @inner
@@ -306,6 +320,12 @@ def _line_search(n, number, score, words, sets, arcs, row):
     for j in range(1, n + 1):
         word = words[j]
         word.slack -= t * word.spread
-        for c in range(word.count if word.moves else 0):
-            arcs[j, c].value += t * arcs[j, c].slope
+        if word.moves:
+            support = 0
+            for c in range(word.count):
+                arcs[j, c].value += t * arcs[j, c].slope
+                support += arcs[j, c].mass > 0.0
+            enough = MARGIN / support + 2.0 * t * word.spread  # the next step is likely to be shorter
+            if word.slack > 2.0 * enough:
+                shorten(word, arcs[j], enough)
     penalize(number, sets)

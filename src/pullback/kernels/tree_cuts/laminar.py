@@ -32,6 +32,7 @@ SET = np.dtype(
         ("equality", np.uint32),  # whether the multiplier may be negative
         ("multiplier", np.float64),
         ("penalty", np.float64),  # the multipliers of this set and those around it
+        ("toll", np.float64),  # the penalty of its meet: of arcs from its words to that word
         ("gradient", np.float64),
         ("step", np.float64),  # of the multiplier
         ("tilt", np.float64),  # of the penalty
@@ -101,9 +102,15 @@ def meet(j, number, words, sets):
     while k > 0:
         sets[k].meet = k
         k = sets[k].parent
+    sets[0].toll = sets[0].penalty
     for k in range(1, number):
-        if sets[k].meet == 0:
-            sets[k].meet = sets[sets[k].parent].meet
+        one = sets[k]
+        if one.meet == 0:
+            parent = sets[one.parent]
+            one.meet = parent.meet
+            one.toll = parent.toll
+        else:
+            one.toll = one.penalty
 
 
 @inner

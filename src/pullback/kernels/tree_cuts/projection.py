@@ -26,11 +26,11 @@ import numpy as np
 from pullback.kernels.tools import inner, kernel
 from pullback.kernels.tree_cuts.columns import labels_of, lift, refresh, tilt, total
 from pullback.kernels.tree_cuts.dual import LIMIT, curvature, largest_penalty, minimize, newton
+from pullback.kernels.tree_cuts.feasibility import is_feasible
 from pullback.kernels.tree_cuts.laminar import (
     ARC,
     SET,
     WORD,
-    contains,
     inflow,
     insert,
     meet,
@@ -39,15 +39,8 @@ from pullback.kernels.tree_cuts.laminar import (
     start,
     uncross,
 )
-from pullback.kernels.tree_cuts.subtours import (
-    EDGE,
-    NODE,
-    is_feasible,
-    next_set,
-    separate,
-    separate_within,
-    words_of,
-)
+from pullback.kernels.tree_cuts.networks import EDGE, NODE, words_of
+from pullback.kernels.tree_cuts.subtours import next_set, separate, separate_within
 from pullback.kernels.tree_cuts.tight import complete
 
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
@@ -56,6 +49,7 @@ ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left w
 STEPS = 2  # of the dual before looking for more sets; more of them once sets are nested
 SOLVED, LEFT, UNSOLVED = 0, 1, 2
 MANY, PER_WORD = 8, 0.125  # more sets than this together are deeply nested
+FEW = 32  # dimensions of a face on which few trees mix
 TURNS = 4  # that look for disjoint sets
 PLACES = 64  # of a small table, a power of 2
 
@@ -76,7 +70,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     N, width = scores.shape[1:]
     score, row, hessian = np.empty((N, width)), np.empty(width), np.empty((N + 2, N + 2))
     words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
-    nodes, edges = np.empty(2 * N + 1, NODE), np.empty(2 * N * width, EDGE)  # words and sets
+    nodes, edges = np.empty(2 * N + 1, NODE), np.empty(3 * N * width, EDGE)  # words and sets
     queue, reached = np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
     found, seen = np.empty((2, 2 * N), np.bool_), np.empty(PLACES)
     for b in range(lo, hi):
@@ -176,8 +170,8 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
     twice its residual count.  Once there are many sets, or no end after some turns, nested ones are looked for inside
     each set of the family.  The dimension of the face is what the sets leave of the freedom of the columns; if that is
-    less than a third and there are many, the instance is left after each `rounds` turns.  Returns the outcome and the
-    number of sets.
+    less than a third of it, and small, while there are many sets, the instance is left after each `rounds` turns.
+    Returns the outcome and the number of sets.
     """
     patience = steps
     number = np.int64(2)
@@ -198,8 +192,10 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
         if violated == 0 and residual == 0.0:
             return SOLVED, number
         patience = (4 if nested else 1) * steps if violated > 0 else LIMIT
-        if rounds > 0 and many and (turn + 1) % rounds == 0 and 3 * number > 2 * _freedom(n, words, arcs):
-            return LEFT, number
+        if rounds > 0 and many and (turn + 1) % rounds == 0:
+            freedom = _freedom(n, words, arcs)
+            if 3 * number > 2 * freedom and freedom - _rank(n, number, words, sets, arcs, hessian) < FEW:
+                return LEFT, number
     return UNSOLVED, number
 
 
@@ -234,6 +230,18 @@ def _freedom(n, words, arcs):
     for j in range(1, n + 1):
         for c in range(words[j].count):
             total += arcs[j, c].mass > 0.0
+    return total
+
+
+@inner
+def _rank(n, number, words, sets, arcs, hessian):
+    """How many of the sets are independent on the arcs with mass."""
+    for k in range(1, number):
+        sets[k].free = 1
+    _mark_dependent(n, number, words, sets, arcs, hessian)
+    total = 0
+    for k in range(1, number):
+        total += sets[k].free == 1
     return total
 
 
@@ -292,16 +300,26 @@ def _write_sets(n, number, words, sets, arcs, hessian, active):
     """Write the independent sets of the family that receive exactly 1."""
     for k in range(1, number):
         sets[k].free = sets[k].multiplier != 0.0 or sets[k].equality
+    _mark_dependent(n, number, words, sets, arcs, hessian)
+    independent = 0
+    for k in range(1, number):
+        sets[k].listed = independent
+        independent += sets[k].free == 1
+    for j in range(1, n + 1):
+        k = words[j].home
+        while k > 0:
+            if sets[k].free == 1:
+                active[sets[k].listed, j >> 6] |= np.int64(1) << np.int64(j & 63)
+            k = sets[k].parent
+
+
+@inner
+def _mark_dependent(n, number, words, sets, arcs, hessian):
+    """Mark by free = 2 the free sets that depend on others."""
+    for k in range(1, number):
         sets[k].step = 0.0
     curvature(n, number, words, sets, arcs, hessian)
     newton(number, sets, hessian)
-    q = 0
-    for k in range(1, number):
-        if sets[k].free == 1:
-            for j in range(1, n + 1):
-                if contains(k, j, words, sets):
-                    active[q, j >> 6] |= np.int64(1) << np.int64(j & 63)
-            q += 1
 
 
 @inner

@@ -10,8 +10,10 @@ all that is outside is the root.  So a flow never has to cross the sets that are
 import numpy as np
 
 from pullback.kernels.tools import inner
+from pullback.kernels.tree_cuts.flows import push, restore
 from pullback.kernels.tree_cuts.laminar import contains, insert, unite
-from pullback.kernels.tree_cuts.subtours import next_word, push, restore, set_edge, settle, settle_fed, spread
+from pullback.kernels.tree_cuts.networks import set_edge
+from pullback.kernels.tree_cuts.subtours import next_word, settle, settle_fed, spread
 
 TIGHT = 1e-9  # at the end, when the masses themselves are known up to round-off
 
