@@ -84,6 +84,7 @@ def fails(capsys, *arguments):
         ("compare clusters --draws 0", "draws is 0"),
         ("compare clusters --samples -1", "samples is -1"),
         ("compare digits", "Matching, has no partition function"),
+        ("compare polarity-bilstm", "polarity has yardsticks alone (frozen): nothing to compare"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, answer, capsys, tmp_path, monkeypatch):
