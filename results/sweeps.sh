@@ -29,8 +29,8 @@ sweep listops-published --estimators "gold,flat,structured_attention,sparsemap,s
 sweep polarity --data "$data" --estimators "flat,chain,random,frozen,ste,spigot,spigot_eg,structured_attention,sparsemap" --seeds 3
 sweep polarity-bilstm --data "$data" --estimators frozen --seeds 3
 sweep rationales --data "$data" --estimators "every_word,random,frozen,ste,spigot,spigot_eg,structured_attention,sparsemap" --seeds 3
-sweep parsing --data "$data" --estimators "flat,chain,reversed_chain,random,perceptron,crf,sparsemap" --set projective=false,true --seeds 3
-sweep tagging --data "$data" --estimators outside,random,perceptron,crf,sparsemap --set transitions=learned,none --seeds 3
+sweep parsing --data "$data" --estimators "gold,flat,chain,reversed_chain,random,frozen,perceptron,crf,sparsemap" --set projective=false,true --seeds 3
+sweep tagging --data "$data" --estimators gold,outside,random,frozen,perceptron,crf,sparsemap --set transitions=learned,none --seeds 3
 
 # Digits in order, pronunciations.
 sweep digits --estimators "gold,supervised,frozen,random,ste,spigot,spigot(noise=1),sparsemap,imle,perturbed,blackbox" --seeds 3

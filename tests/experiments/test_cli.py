@@ -17,6 +17,7 @@ from pullback.experiments.cli import main
 from pullback.experiments.estimators import standard_options
 from pullback.experiments.run import Run
 from pullback.experiments.sweep import cells, parse_assignment, rows_of
+from pullback.experiments.task import Task
 from pullback.experiments.training import train
 from small_runs import SETUPS, TASKS, clusters
 
@@ -83,6 +84,7 @@ def fails(capsys, *arguments):
         ("compare clusters --draws 0", "draws is 0"),
         ("compare clusters --samples -1", "samples is -1"),
         ("compare digits", "Matching, has no partition function"),
+        ("compare polarity-bilstm", "polarity has yardsticks alone (frozen): nothing to compare"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, answer, capsys, tmp_path, monkeypatch):
@@ -257,6 +259,19 @@ def test_a_task_is_told_with_its_estimators_and_settings(name, capsys, monkeypat
     main(["tasks", name])
     told = re.split(r"[\s,]+", capsys.readouterr().out)
     assert {*SETUPS[name].task.estimators(), f"steps={SETUPS[name].steps}"} <= set(told)
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_task_tells_which_rows_know_the_true_structure_or_why_none_does(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    task = SETUPS[name].task
+    main(["tasks", name])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("true structure")]
+    if "gold" in task.estimators():
+        assert "gold is told it" in line and all(row in line for row in task.losses()) and task.losses()
+    else:
+        assert line.rstrip().endswith(f"{task.without_gold}, so there are no rows gold and supervised")
+        assert task.without_gold != Task.without_gold
 
 
 def test_help_says_what_this_is_and_where_to_begin(capsys, monkeypatch):

@@ -415,6 +415,35 @@ def test_tables_as_markdown_have_the_numbers_marks_and_sentence_of_the_section(s
     assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
 
 
+def test_tables_have_the_worst_and_the_best_seed_beside_the_median():
+    """A seed that failed does not move a median."""
+    results = [*several("ste", [0.9, 0.2, 0.9]), *several("spigot", [0.8, 0.8, 0.8]), *several("sparsemap", [0.7])]
+    (section,) = sections(results)
+    assert [section.spread(row) for row in section.rows] == ["20.0 to 90.0", "80.0", ""]
+    assert section.cell(row_of(section, "ste"), "accuracy").value == "90.0"
+    lines = [line for line in markdown.markdown(results).splitlines() if line.startswith("| ")]
+    assert [line.split(" | ")[-1] for line in lines[:1] + lines[2:]] == [
+        "accuracy, worst to best |",
+        "20.0 to 90.0 |",
+        "80.0 |",
+        " |",
+    ]
+    text = page.html(results, [])
+    assert "<th>accuracy, worst to best</th>" in text
+    assert re.search(r'<td><a href="#[^"]*">20\.0 to 90\.0</a></td>', text)
+
+
+def test_the_worst_seed_is_the_largest_where_low_is_good():
+    def toy(seed, gap):
+        made = result(dataclasses.replace(SMALL["subset"], seed=seed), [0.0])
+        return dataclasses.replace(
+            made, records=[{**made.records[0], "test": {"gap": gap}, "validation": {"gap": gap}}]
+        )
+
+    (section,) = sections([toy(1, 0.25), toy(2, 0.5)])
+    assert section.spread(section.rows[0]) == "0.5 to 0.25"
+
+
 def test_where_many_are_tied_the_sentence_says_how_many_and_which_are_not():
     names = ["ste", "sparsemap", "entmax", "simple", "blackbox", "identity", "perturbed"]
     tied = [one for i, name in enumerate(names) for one in several(name, [0.9, 0.8, 0.75 - 2e-3 * i, 0.7, 0.7])]

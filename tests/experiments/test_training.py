@@ -1,9 +1,9 @@
 """Training runs: every task with its rows, resumed runs, and processes that were killed."""
 
-import dataclasses
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ import torch
 
 import pullback as pb
 from pullback.experiments.batches import Order
+from pullback.experiments.estimators import make_estimator
+from pullback.experiments.evaluation import evaluate
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.optimizers import make_optimizer
 from pullback.experiments.records import Log, read_records
@@ -39,7 +41,7 @@ ROWS += [(name, row) for name in ("parsing", "tagging") for row in SMALL[name].t
 
 @pytest.mark.parametrize(("name", "row"), ROWS)
 def test_every_row_of_a_task_trains(name, row, tmp_path):
-    run = dataclasses.replace(SMALL[name], estimator=row, noise=0.5, steps=2, evaluate_every=2)
+    run = replace(SMALL[name], estimator=row, noise=0.5, steps=2, evaluate_every=2)
     train(run, tmp_path)
     (record,) = history(tmp_path / run.key)
     assert Log(tmp_path / run.key).is_done
@@ -78,7 +80,7 @@ def test_noise_that_falls_is_resumed_where_it_was_and_changes_what_is_learned(tm
         train(run, tmp_path / "interrupted", Interrupting(3))
     train(run, tmp_path / "interrupted")
     assert history(tmp_path / "whole" / run.key) == history(tmp_path / "interrupted" / run.key)
-    steady = dataclasses.replace(run, noise_until=0.0)
+    steady = replace(run, noise_until=0.0)
     train(steady, tmp_path / "steady")
     assert history(tmp_path / "steady" / steady.key) != history(tmp_path / "whole" / run.key)
 
@@ -186,6 +188,28 @@ def test_two_processes_that_share_batches_give_the_result_of_one(tmp_path):
         for name in ("one", "two")
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_a_batch_that_is_too_small_for_all_processes_is_refused_before_anything_is_written(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("from pullback.experiments.cli import main\n\nmain()\n")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program)]
+    words = [*launch, "run", "clusters", "--batch-size", "1", "--out", str(tmp_path / "runs")]
+    finished = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    said = "pullback: batch_size is 1, and 2 processes share a batch; expected one example each.\n"
+    assert finished.returncode != 0 and said in finished.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_random_structure_is_another_with_every_seed_and_other_measurements_are_alike():
+    run = SMALL["parsing"]
+    random, data = make_estimator(run.task, "random", {}), run.task.data()
+    uas = [evaluate(replace(run, seed=seed), run.task.model(random), data)["test"]["uas"] for seed in (1, 1, 2, 3)]
+    assert uas[0] == uas[1] and len(set(uas)) == 3
+    toy = SMALL["subset"]
+    model = toy.task.model(make_estimator(toy.task, "perturb_and_map", {}))  # random in training alone
+    found = [evaluate(replace(toy, seed=seed), model, toy.task.data()) for seed in (1, 2)]
+    assert found[0] == found[1] and found[0]["test"]["variance"] > 0
 
 
 def test_a_run_whose_records_were_lost_does_not_go_on(tmp_path):

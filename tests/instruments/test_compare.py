@@ -1,5 +1,6 @@
 """What a comparison of gradients tells."""
 
+import itertools
 import math
 import re
 import sys
@@ -43,6 +44,57 @@ def test_an_unbiased_estimator_has_variance_and_the_right_mean():
     assert found["many"].scale == pytest.approx(1, abs=0.1)
     assert 0 < found["many"].variance < found["one"].variance
     assert found["many"].evaluations == 8
+
+
+def test_a_bias_is_that_of_the_expected_gradient_and_not_of_the_draws():
+    """Against enumeration, with so few draws that the noise of their mean is larger than either bias."""
+    given, estimators = scores(100), {"unbiased": pb.reinforce(), "biased": pb.simple()}
+    found = rows(
+        pb.compare_gradients(
+            pb.Subset(3), given, downstream, estimators, draws=20, generator=torch.Generator().manual_seed(3)
+        )
+    )
+    vertices = pb.Subset(3).enumerate(given.shape).vertices.to(given)  # (20, 6)
+    given.requires_grad_()
+    p = (given @ vertices.T).softmax(-1)
+    (exact,) = torch.autograd.grad((p * downstream(vertices)).sum(), given, retain_graph=True)
+    # `simple` decodes from a draw z, and gives ∇L(z) to the marginals p @ vertices.
+    (expected,) = torch.autograd.grad(p @ vertices, given, 2 * (p.detach() @ vertices - GOAL))
+    true = float((((expected - exact).norm(dim=-1) / exact.norm(dim=-1)).square().mean()) ** 0.5)
+    assert found["biased"].bias == pytest.approx(true, rel=0.1)
+    noise = (found["unbiased"].variance / 20) ** 0.5
+    assert found["unbiased"].bias < 0.25 * noise and noise > 1
+
+
+def test_the_noise_that_is_left_in_the_mean_of_the_draws_is_taken_off_the_bias():
+    class Alternating(pb.Estimator):
+        """Every part has the gradient 1, then 5, then 1 …"""
+
+        evaluations, factors = 0, itertools.cycle([1, 5])
+
+        def loss(self, structure, scores, downstream):
+            return next(self.factors) * scores.sum(-1)
+
+    found = pb.compare_gradients(pb.Subset(3), scores(), downstream, {"": Alternating()}, draws=10)
+    (row,) = found.rows
+    square, variance = found.exact.square().sum(-1), 6 * 10 * 4 / 9  # of six parts, with ten draws 2 away from 3
+    squared_bias = (3 - found.exact).square().sum(-1) - variance / 10
+    assert row.variance == pytest.approx(float((variance / square).mean()))
+    assert row.bias == pytest.approx(float((squared_bias / square).mean()) ** 0.5)
+
+
+def test_noise_of_an_estimated_exact_gradient_is_no_bias():
+    torch.manual_seed(0)
+    given = torch.randn(16, 40, generator=torch.Generator().manual_seed(0))
+    price = torch.randn(40, generator=torch.Generator().manual_seed(1))
+    found = pb.compare_gradients(pb.Binary(), given, lambda z: z @ price, ["structured_attention"], samples=512)
+    (row,) = found.rows  # the loss is linear, so that this estimator is exact
+    assert found.standard_error > 0.1 and row.bias < 0.5 * found.standard_error and row.variance == 0
+
+
+def test_of_a_single_draw_there_is_no_variance():
+    (row,) = pb.compare_gradients(pb.Subset(3), scores(), downstream, ["reinforce"], draws=1).rows
+    assert row.draws == 1 and row.variance == 0 and row.bias > 0
 
 
 def test_where_vertices_cannot_be_listed_samples_stand_in():

@@ -172,8 +172,12 @@ def _compare(given: Sequence[str], console: Console) -> int:
             f"{type(task.structure).__name__}, has no partition function."
         )
     fitting = [name for name in task.estimators() if name not in task.yardsticks()]
+    chosen = fitting if command.estimators == "all" else rows_of(command.estimators, task)
+    if not chosen:
+        only = ", ".join(task.estimators())
+        raise Mistake(f"compare: with these settings {task.name} has yardsticks alone ({only}): nothing to compare.")
     estimators = {}
-    for text in fitting if command.estimators == "all" else rows_of(command.estimators, task):
+    for text in chosen:
         (run,) = cells(Run(task, task.estimators()[0]), [text], 1, ())
         estimators[text] = make_estimator(task, run.estimator, dict(run.options), run.noise)
     torch.manual_seed(command.seed)

@@ -10,19 +10,19 @@ import torch
 
 from pullback.experiments.records import Record
 from pullback.experiments.run import Run
-from pullback.experiments.task import Informed, Model, Picture, Split, batch_of
+from pullback.experiments.task import Informed, Model, Picture, Split, Told, batch_of
 
 PROBE = 64  # examples of training whose gradients are recorded
 
 
 def evaluate(run: Run[Any], model: Model, data: Mapping[str, Split]) -> Record:
     """Measures on validation and test data, and what the estimator's gradient is like on a few examples of training."""
-    with aside(model):
+    with aside(run, model):
         found: Record = {"validation": run.task.measures(model, data["validation"])}
         same = data["test"] is data["validation"]
         found["test"] = found["validation"] if same else run.task.measures(model, data["test"])
     if not isinstance(model.estimator, Informed):
-        with aside(model):
+        with aside(run, model):
             found["gradient"] = probe(model, batch_of(data["train"], PROBE))
     return found
 
@@ -39,17 +39,20 @@ def probe(model: Model, batch: Any) -> dict[str, float]:
 
 def draw(run: Run[Any], model: Model, data: Mapping[str, Split]) -> list[Picture]:
     """What the model has learned, on test data."""
-    with aside(model):
+    with aside(run, model):
         pictures: list[Picture] = run.task.pictures(model, data["test"])
     return pictures
 
 
 @contextlib.contextmanager
-def aside(model: Model) -> Iterator[None]:
-    """A look at the model that leaves it and the random numbers of training as they were."""
+def aside(run: Run[Any], model: Model) -> Iterator[None]:
+    """A look at the model that leaves it and the random numbers of training as they were.
+
+    Whoever is told a random structure is told another one in every run; all else is measured with the same draws.
+    """
     was_training = model.training
     model.eval()
     with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(0)
+        torch.manual_seed(run.seed if isinstance(model.estimator, Told) else 0)
         yield
     model.train(was_training)

@@ -14,6 +14,7 @@ from pullback.experiments.report.conclusion import conclusion
 from pullback.experiments.report.section import Row, Section
 from pullback.experiments.report.summary import sections
 from pullback.experiments.run import Run
+from pullback.experiments.task import Task
 from pullback.experiments.tasks import SETUPS
 
 
@@ -79,10 +80,22 @@ def table_of_task(name: str) -> Table:
     table.add_row("task", name)
     table.add_row("what it is", _summary(name))
     table.add_row("structure", _structure(SETUPS[name]))
+    table.add_row("true structure", _truth(task))
     table.add_row("yardsticks", ", ".join(yardsticks))
-    table.add_row("estimators", ", ".join(row for row in task.estimators() if row not in yardsticks))
+    others = [row for row in task.estimators() if row not in yardsticks]
+    if others:
+        table.add_row("estimators", ", ".join(others))
     table.add_row("settings", ", ".join(_assigned(setting, value) for setting, value in settings.items()))
     return table
+
+
+def _truth(task: Task) -> str:
+    """Which rows are told the true structure, and which learn it; or why there are none."""
+    if "gold" not in task.known():
+        return f"{task.without_gold}, so there are no rows gold and supervised"
+    taught = list(task.losses())
+    learn = f"{taught[0]} learns it" if len(taught) == 1 else f"{', '.join(taught)} are supervised: they learn it"
+    return f"gold is told it; {learn}"
 
 
 def _summary(name: str) -> str:

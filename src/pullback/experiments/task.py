@@ -119,6 +119,7 @@ class Task(ABC):
     percent: measures that are shares, and are shown in percent.
     descriptive: measures that describe a model and have no better end.
     row_settings: settings that tell rows of one table apart; any other setting makes another table.
+    without_gold: why there is no row `gold`, where there is none.
     """
 
     name: ClassVar[str]
@@ -127,6 +128,7 @@ class Task(ABC):
     lower_is_better: ClassVar[tuple[str, ...]] = ()
     descriptive: ClassVar[tuple[str, ...]] = ()
     row_settings: ClassVar[tuple[str, ...]] = ()
+    without_gold: ClassVar[str] = "it is not known"
 
     @abstractmethod
     def data(self) -> Mapping[str, Split]:

@@ -12,6 +12,7 @@ from lightning_fabric import Fabric
 from pullback.experiments import processes
 from pullback.experiments.batches import Order
 from pullback.experiments.evaluation import draw, evaluate
+from pullback.experiments.mistakes import Mistake
 from pullback.experiments.optimizers import scale_rates
 from pullback.experiments.records import Log
 from pullback.experiments.run import Run
@@ -33,7 +34,7 @@ def train(run: Run[Any], folder: Path, watcher: Watcher | None = None, accelerat
     """
     log, fabric = Log(folder / run.key), processes.join(accelerator)
     watcher = watcher if watcher is not None and fabric.is_global_zero else Watcher()
-    data = {} if log.is_done else run.task.data()  # before anything is written: files may be missing
+    data = {} if log.is_done else _data(run, fabric)  # before anything is written: it may be of no use
     with log.held() if fabric.is_global_zero else contextlib.nullcontext():
         if log.is_done:
             log.check(run)
@@ -46,6 +47,17 @@ def train(run: Run[Any], folder: Path, watcher: Watcher | None = None, accelerat
             if fabric.is_global_zero:
                 log.fail(str(reason))
             raise
+
+
+def _data(run: Run[Any], fabric: Fabric) -> Mapping[str, Split]:
+    """What is trained and tested on; `Mistake` where files are missing, or a batch is too small to be shared."""
+    data: Mapping[str, Split] = run.task.data()
+    batch = Order(len(data["train"]), run.optimizer.batch_size, run.seed).batch
+    if batch < fabric.world_size:
+        raise Mistake(
+            f"batch_size is {batch}, and {fabric.world_size} processes share a batch; expected one example each."
+        )
+    return data
 
 
 def _train(run: Run[Any], data: Mapping[str, Split], log: Log, watcher: Watcher, fabric: Fabric) -> None:

@@ -29,10 +29,14 @@ _MOST_LISTED = 4096  # vertices that are decoded one by one for the exact gradie
 class GradientRow:
     """One estimator, averaged over the examples of the batch.
 
-    cosine: of the mean gradient with the exact one; 1 is the right direction.
-    bias: ‖mean − exact‖ / ‖exact‖;  scale: how long the mean is along the exact one, 1 if as long.
-    variance: E ‖gradient − mean‖² / ‖exact‖² over the draws; 0 if the estimator is deterministic.  The mean is that of
-    the draws: noise alone gives a bias of √(variance / draws), and takes the cosine down.
+    cosine: of the mean of the draws with the exact gradient; 1 is the right direction.  Noise that is left in the mean
+    takes it down: without bias it is about 1 / √(1 + variance / draws).
+    bias: ‖E gradient − exact‖ / ‖exact‖, the root of the mean square over examples.  The mean of the draws is further
+    away, by variance / draws in the square, and so is an exact gradient that was estimated: both are taken off, and
+    where nothing is left the bias is 0.
+    scale: how long the mean is along the exact one, 1 if as long.
+    variance: E ‖gradient − E gradient‖² / ‖exact‖²; 0 if the estimator is deterministic, or drawn once.  So
+    bias² + variance is the mean square of the error.
     zeros: the share of examples and draws with no gradient at all.
     evaluations, solver_calls: of the downstream loss and of the structure, in a training step;  seconds: that it takes.
     draws: how often it was run; two are enough to see that an estimator is deterministic.
@@ -150,11 +154,11 @@ def compare_gradients(
     memories = [Memory(one) for one in chosen.values()]
     with torch.random.fork_rng([scores.device] if scores.device.type == "cuda" else []):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        exact, error = _exact(structure, scores, downstream, samples)
+        exact = _exact(structure, scores, downstream, samples)
         rows = [_row(name, one, structure, scores, downstream, exact, draws) for name, one in chosen.items()]
     for memory in memories:
         memory.restore()
-    return GradientComparison(tuple(rows), exact, error, draws)
+    return GradientComparison(tuple(rows), exact.gradient, exact.standard_error, draws)
 
 
 def _named(name: str) -> Estimator:
@@ -176,16 +180,33 @@ def _gradient(estimator: Estimator, structure: Structure, scores: Tensor, downst
     return torch.zeros_like(given) if gradient is None else gradient
 
 
-def _exact(structure: Structure, scores: Tensor, downstream: Loss, samples: int) -> tuple[Tensor, float]:
-    """The gradient of the expected loss, and its relative standard error."""
+@dataclass(frozen=True)
+class _Exact:
+    """The gradient of the expected loss, and how far off it is, E ‖gradient − exact‖² of each example."""
+
+    gradient: Tensor
+    parts: Tensor  # the gradient with the parts of a structure in one dimension, in double precision
+    squared_error: Tensor
+
+    @property
+    def standard_error(self) -> float:
+        """Relative to the gradient, the mean over examples."""
+        if not bool(self.squared_error.any()):
+            return 0.0
+        return float((self.squared_error.sqrt() / self.parts.norm(dim=-1)).nanmean())
+
+
+def _exact(structure: Structure, scores: Tensor, downstream: Loss, samples: int) -> _Exact:
+    """By enumeration, or by samples if there are too many structures."""
+    dims = structure.event_dims
     if structure.offers(Enumerable) and _is_short(structure, scores):
-        return _gradient(minimum_risk(), structure, scores, downstream), 0.0
+        gradient = _gradient(minimum_risk(), structure, scores, downstream)
+        parts = gradient.flatten(-dims).double()
+        return _Exact(gradient, parts, torch.zeros_like(parts[..., 0]))
     estimator, rounds = reinforce(_AT_ONCE, "leave_one_out"), max(2, math.ceil(samples / _AT_ONCE))
     drawn = torch.stack([_gradient(estimator, structure, scores, downstream) for _ in range(rounds)])
-    mean = drawn.mean(0)
-    dims = structure.event_dims
-    error = (drawn.var(0) / rounds).flatten(-dims).sum(-1).sqrt()
-    return mean, float((error / mean.flatten(-dims).norm(dim=-1)).nanmean())
+    mean, variance = drawn.mean(0), drawn.double().var(0).flatten(-dims).sum(-1)
+    return _Exact(mean, mean.flatten(-dims).double(), variance / rounds)
 
 
 def _is_short(structure: Structure, scores: Tensor) -> bool:
@@ -207,7 +228,7 @@ def _row(
     structure: Structure,
     scores: Tensor,
     downstream: Loss,
-    exact: Tensor,
+    exact: _Exact,
     draws: int,
 ) -> GradientRow:
     calls = 0
@@ -229,7 +250,9 @@ def _row(
     seconds = (time.perf_counter() - begin) / len(found)
     dims = structure.event_dims
     drawn = torch.stack([gradient.flatten(-dims).double() for gradient in found])  # (draws, *batch, parts)
-    true, mean = exact.flatten(-dims).double(), drawn.mean(0)
+    true, mean = exact.parts, drawn.mean(0)
+    variance = (drawn - mean).square().sum((0, -1)) / max(len(found) - 1, 1)
+    squared_bias = (mean - true).square().sum(-1) - variance / len(found) - exact.squared_error
     length = true.norm(dim=-1)
     in_use = ~is_nothing(length)  # an example whose expected loss cannot be lowered says nothing about directions
 
@@ -240,9 +263,9 @@ def _row(
     return GradientRow(
         name=name,
         cosine=average(along / (length * mean.norm(dim=-1)).clamp_min(1e-300)),
-        bias=average((mean - true).norm(dim=-1) / length),
+        bias=math.sqrt(max(average(squared_bias / length.square()), 0.0)),  # noise may have taken it below 0
         scale=average(along / length.square()),
-        variance=average((drawn - mean).square().sum(-1).mean(0) / length.square()),
+        variance=average(variance / length.square()),
         zeros=float(is_nothing(drawn.norm(dim=-1)).double().mean()),
         evaluations=calls / len(found),
         solver_calls=solver.calls / len(found),

@@ -22,7 +22,14 @@ def markdown(results: Sequence[Result]) -> str:
 
 def _section(section: Section) -> str:
     measures = [words(measure) for measure in section.measures]
-    header = ["estimator", *measures, "evaluations", "seconds", "seeds"]
+    header = [
+        "estimator",
+        *measures,
+        "evaluations",
+        "seconds",
+        "seeds",
+        f"{words(section.task.measure)}, worst to best",
+    ]
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *(_line(section, row) for row in section.rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     below = f"\n{constants(section)}\n" if section.constants else ""
@@ -31,7 +38,7 @@ def _section(section: Section) -> str:
 
 def _line(section: Section, row: Row) -> list[str]:
     name = f"*{row.label}*" if section.is_yardstick(row) else row.label
-    cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", row.seeds]
+    cost = [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", row.seeds, section.spread(row)]
     return [name, *(_cell(section, row, measure) for measure in section.measures), *cost]
 
 

@@ -111,31 +111,34 @@ def _section(section: Section, number: int, pictures: Sequence[str]) -> str:
 def _table(section: Section) -> str:
     if not section.rows:
         return ""
-    header = "".join(f"<th>{escape(words(measure))}</th>" for measure in section.measures)
+    costs = ("evaluations a step", "seconds", "seeds", f"{section.task.measure}, worst to best")
+    header = "".join(f"<th>{escape(words(name))}</th>" for name in ("estimator", *section.measures, *costs))
     lines = []
     for row in section.rows:
         cells = [_cell(section, row, measure) for measure in section.measures]
-        cells += [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", row.seeds]
+        cells += [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", row.seeds, section.spread(row)]
         kind = ' class="yardstick"' if section.is_yardstick(row) else ""
         numbers = "".join(f"<td>{_link(row, cell) if cell else ''}</td>" for cell in cells)
         lines.append(f'<tr{kind}><th scope="row">{escape(row.label)}</th>{numbers}</tr>')
     return (
-        f'<div class="scroll"><table><thead><tr><th>estimator</th>{header}<th>evaluations a step</th><th>seconds</th>'
-        f"<th>seeds</th></tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+        f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
         f'<p class="note">{escape(constants(section))}  {_marks(section)}</p>'
     )
+
+
+_NUMBERS = "Medians over seeds, ± standard errors of the mean; in the last column the worst and the best seed"
 
 
 def _marks(section: Section) -> str:
     """What the marks in the table mean, those that it may have."""
     if not section.compared:
-        return "Medians over seeds, ± standard errors of the mean."
+        return f"{_NUMBERS}."
     if len(section.compared[0].results) < FEWEST:
         test = "too few seeds for a test"
     else:
         test = "= where a paired t-test does not tell a row from it at 5 %"
     return (
-        f"Medians over seeds, ± standard errors of the mean.  Best in bold; {test}.  Compared is one row for each "
+        f"{_NUMBERS}.  Best in bold; {test}.  Compared is one row for each "
         "estimator, with settings chosen on validation data; a row with a seed that failed, or with fewer seeds than "
         "others, is not.  Rows in gray are yardsticks: they were told the structure, or did not learn it."
     )

@@ -202,6 +202,15 @@ class Section:
             self.show(measure, value), "" if error is None else self.show_error(measure, error), is_best, is_tied
         )
 
+    def spread(self, row: Row) -> str:
+        """The worst and the best seed, by the measure that decides: a median says nothing of seeds that fail."""
+        measure = self.task.measure
+        values = sorted(row.values(measure).values(), reverse=measure in self.task.lower_is_better)
+        if len(values) < 2:
+            return ""
+        worst, best = self.show(measure, values[0]), self.show(measure, values[-1])
+        return worst if worst == best else f"{worst} to {best}"
+
     def show(self, measure: str, value: float) -> str:
         """A value as it is printed."""
         return self.task.show(measure, value)

@@ -191,6 +191,7 @@ class Pronunciation(Task):
     measure: ClassVar[str] = "exact"
     percent: ClassVar[tuple[str, ...]] = ("exact", "phone_errors")
     lower_is_better: ClassVar[tuple[str, ...]] = ("phone_errors",)
+    without_gold: ClassVar[str] = "nobody knows which letter makes which phone"
 
     def __post_init__(self) -> None:
         if not self.data_folder and self.language != BUILT_IN:

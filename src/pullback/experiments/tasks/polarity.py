@@ -94,6 +94,7 @@ class Polarity(ReviewTask):
     measure: ClassVar[str] = "accuracy"
     percent: ClassVar[tuple[str, ...]] = ("accuracy", "relaxed_accuracy", "heard", "neighbors")
     descriptive: ClassVar[tuple[str, ...]] = ("heard", "depth", "neighbors")
+    without_gold: ClassVar[str] = "nobody knows the true trees of these sentences"
 
     def __post_init__(self) -> None:
         check_counts(self, "rounds", "longest")
@@ -113,8 +114,11 @@ class Polarity(ReviewTask):
         return Model(encoder, decoder, estimator, self.trees)
 
     def known(self) -> dict[str, Callable[[Any], Tensor]]:
-        """All words below the root; each below the one before it; and a random tree.  Nobody knows the true ones."""
-        return {"flat": flat, "chain": chain, "random": self._random}
+        """All words below the root; each below the one before it; and a random tree.  Nobody knows the true ones.
+
+        A decoder that ignores the tree is a yardstick itself.
+        """
+        return {"flat": flat, "chain": chain, "random": self._random} if self.decoder == "tree" else {}
 
     def estimators(self) -> list[str]:
         """Without a tree there is nothing to learn about it."""

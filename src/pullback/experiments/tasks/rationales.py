@@ -88,6 +88,7 @@ class Rationales(ReviewTask):
     measure: ClassVar[str] = "accuracy"
     percent: ClassVar[tuple[str, ...]] = ("accuracy", "relaxed_accuracy", "chosen", "alone", "empty")
     descriptive: ClassVar[tuple[str, ...]] = ("chosen", "alone", "empty")
+    without_gold: ClassVar[str] = "nobody has marked the words that matter"
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:

@@ -144,6 +144,7 @@ class DigitsVAE(Task):
 
     name: ClassVar[str] = "vae"
     measure: ClassVar[str] = "elbo"
+    without_gold: ClassVar[str] = "there is no true description of an image"
     enumerable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
