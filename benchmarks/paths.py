@@ -116,6 +116,7 @@ def alignment_sparsemap() -> Iterator[Figure]:
     yield from bounded(pb.Alignment(kind="dtw"), (16, 12, 12), "dtw, 16 × 12 × 12")
     yield from bounded(pb.Alignment(kind="dtw"), (2, 40, 40), "dtw, 2 × 40 × 40")
     yield from bounded(pb.Alignment(kind="monotonic"), (2, 30, 60), "monotonic, 2 × 30 × 60")
+    yield from bounded(pb.Alignment(kind="monotonic"), (2, 60, 70), "monotonic, 2 × 60 × 70")
     yield from bounded(pb.Alignment(kind="local"), (2, 25, 25, 3), "local, 2 × 25 × 25")
 
 

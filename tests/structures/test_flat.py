@@ -38,7 +38,7 @@ def random_scores(kind, dtype=torch.float64):
 
 
 def by_vertices(monkeypatch):
-    monkeypatch.setattr(ByChart, "are_flat", lambda self, scores, lengths, point: np.zeros(len(lengths), bool))
+    monkeypatch.setattr(ByChart, "are_flat", lambda self, scores, lengths, *_: np.zeros(len(lengths), bool))
 
 
 def with_gradient(structure, scores):

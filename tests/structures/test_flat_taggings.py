@@ -40,7 +40,7 @@ def with_gradients(inputs, **options):
 
 
 def vertices_only(monkeypatch):
-    monkeypatch.setattr(tagging._Inwards, "are_flat", lambda self, scores, lengths, point: np.zeros(len(lengths), bool))
+    monkeypatch.setattr(tagging._Inwards, "are_flat", lambda self, scores, lengths, *_: np.zeros(len(lengths), bool))
     monkeypatch.setattr(tagging._Inwards, "patience", lambda self, lengths, event: None)
 
 

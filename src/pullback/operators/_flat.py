@@ -38,13 +38,14 @@ class Flat(ABC):
         long: Array = (lengths if lengths.ndim == 1 else lengths.max(-1)) >= self.least
         return long
 
-    def extent(self, lengths: Array) -> Array:
+    def extent(self, lengths: Array, numbers: Sequence[Any]) -> Array:
+        """The size of the examples that `parts` is relative to; `numbers` are the structure's own, beside lengths."""
         return lengths
 
-    def are_flat(self, scores: Array, lengths: Array, point: Array) -> Array:
+    def are_flat(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array) -> Array:
         """Whether the examples are flat, given the point after so many rounds."""
         used = np.count_nonzero(point.reshape(len(point), -1), axis=1)
-        flat: Array = self.are_long(lengths) & (used >= self.parts * self.extent(lengths))
+        flat: Array = self.are_long(lengths) & (used >= self.parts * self.extent(lengths, numbers))
         return flat
 
     def patience(self, lengths: Array, event: Sequence[int]) -> Array | None:
@@ -55,7 +56,7 @@ class Flat(ABC):
         """
         return None
 
-    def are_tied(self, scores: Array, lengths: Array, point: Array, size: Array) -> Array:
+    def are_tied(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, size: Array) -> Array:
         """Whether few vertices mix, as many as `size` says, on a face of so many that those would take long to find."""
         return np.zeros(len(size), np.bool_)
 
@@ -83,11 +84,11 @@ class ByChart(Flat):
     least_parts: int = 0
     complete: Callable[[Array, Array], None] = lambda point, lengths: None
 
-    def are_flat(self, scores: Array, lengths: Array, point: Array) -> Array:
+    def are_flat(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array) -> Array:
         used, axes = point > 0, tuple(range(1, point.ndim))
         highest = scores.max(axes, where=used, initial=-np.inf)
         are_equal = highest == scores.min(axes, where=used, initial=np.inf)
-        flat: Array = super().are_flat(scores, lengths, point) & (are_equal | (lengths >= self.least_unequal))
+        flat: Array = super().are_flat(scores, lengths, numbers, point) & (are_equal | (lengths >= self.least_unequal))
         flat &= np.count_nonzero(used, axis=axes) >= self.least_parts
         return flat
 

@@ -183,12 +183,15 @@ class MaybeFlat:
         hi: int,
     ) -> Array:
         """Which examples are flat: some of the late ones, and where the point shall be exact, those that are tied."""
-        lengths, (point, _, size) = facts[self.place], found
-        chosen = late[self.flat.are_flat(scores[late], lengths[late], point[late])] if len(late) else late
+        point, _, size = found
+        chosen = late
+        if len(late):
+            chosen = late[self.flat.are_flat(scores[late], *self._apart(facts, late), point[late])]
         if tolerance > GAP_OF_DERIVATIVE:
             return chosen[gap[chosen] > FAR * tolerance]
-        tied = lo + np.flatnonzero(self.flat.are_tied(scores[lo:hi], lengths[lo:hi], point[lo:hi], size[lo:hi]))
-        return np.union1d(chosen, tied)
+        every = np.arange(lo, hi)
+        tied = self.flat.are_tied(scores[lo:hi], *self._apart(facts, every), point[lo:hi], size[lo:hi])
+        return np.union1d(chosen, every[tied])
 
     def _project_flat(
         self, scores: Array, facts: Sequence[Any], point: Array, size: Array, rest: Array, chosen: Array

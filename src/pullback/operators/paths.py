@@ -89,10 +89,15 @@ class _Inwards(Flat):
 
     paths: _Paths
 
-    def extent(self, lengths: Array) -> Array:
-        """The shorter side, to the power that the measured time calls for: the systems are as wide as it is."""
-        shorter: Array = lengths.min(-1) ** 1.5
-        return shorter
+    def extent(self, lengths: Array, numbers: Sequence[Any]) -> Array:
+        """The width of the systems, to the power that the measured time calls for: that of the shorter side.
+
+        A row of a monotonic alignment can have no more columns than there are beyond one for every row.
+        """
+        width: Array = lengths.min(-1)
+        if numbers[0] == MONOTONIC:
+            width = np.minimum(width, lengths[:, 1] - lengths[:, 0] + 1)
+        return width**1.5
 
     def _read(self, scores: Array, lengths: Array, numbers: Sequence[Any]) -> tuple[Array, Array]:
         """The graphs, with nodes in the order that makes the systems narrow."""

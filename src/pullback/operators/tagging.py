@@ -99,7 +99,7 @@ def _choices(lengths: Array, point: Array) -> Array:
 class _Inwards(Flat):
     """Flat scores of tags, by an interior-point method."""
 
-    def are_flat(self, scores: Array, lengths: Array, point: Array) -> Array:
+    def are_flat(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array) -> Array:
         """Whether the interior takes less time, as measured: that of vertices grows with the square of their number.
 
         There will be about as many as parts in use, one less for each position.
@@ -117,9 +117,9 @@ class _Inwards(Flat):
     def patience(self, lengths: Array, event: Sequence[int]) -> Array | None:
         return (1.25 * self._most(lengths, event[-1])).astype(np.int64)
 
-    def are_tied(self, scores: Array, lengths: Array, point: Array, size: Array) -> Array:
+    def are_tied(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, size: Array) -> Array:
         """A few vertices that use that many tags: others, which mix their tags, tie with them, as with equal scores."""
-        tied: Array = self.are_flat(scores, lengths, point) & (4 * size <= _choices(lengths, point))
+        tied: Array = self.are_flat(scores, lengths, numbers, point) & (4 * size <= _choices(lengths, point))
         return tied
 
     def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
