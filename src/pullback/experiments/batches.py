@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 
 class Listed:
@@ -66,4 +66,5 @@ class Vocabulary:
 
 def padded(rows: Sequence[Sequence[int]], value: int = 0) -> Tensor:
     """Rows of integers side by side, (rows, longest), with `value` beyond the end of each."""
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
+    longest = max(map(len, rows), default=0)
+    return torch.from_numpy(np.array([[*row, *[value] * (longest - len(row))] for row in rows], dtype=np.int64))

@@ -15,6 +15,7 @@ from pullback.kernels.tree_cuts.laminar import contains, meet, penalize
 MARGIN = 1.0  # the least slack of a new list, divided by the size of the support
 SHORT = 8  # a list of so many candidates is short
 LONGEST = 1e9  # margin that a short list is given
+MUCH = 2.0  # that a set receives; it has to receive 1
 
 
 @kernel
@@ -231,10 +232,11 @@ def advance(t, n, number, score, words, sets, arcs, row):
 
 @inner
 def lift(n, number, place, score, words, sets, arcs, row):
-    """Start a new set that receives nothing at the multiplier where an arc from outside has entered.
+    """Start a new set that receives nothing at a multiplier where arcs from outside have entered, but not many.
 
     Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
-    reaches the distance from the threshold to the best arc from outside.
+    reaches the distance from the threshold to the best arc from outside.  Far beyond, where scores are equal, every
+    word has left the set and Newton's method is blind again.
     """
     labels = labels_of(score, words)
     entry = np.inf
@@ -248,11 +250,17 @@ def lift(n, number, place, score, words, sets, arcs, row):
                         best = max(best, row[labels * i + l])
             words[j].spread = words[j].threshold - best
             entry = min(entry, words[j].spread)
-    sets[place].multiplier = entry + 1.0
     sets[place].step = 0.0
-    penalize(number, sets)
-    for j in range(1, n + 1):
-        if contains(place, j, words, sets):
-            beyond = words[j].spread - sets[place].multiplier
-            if beyond < words[j].slack:
+    beyond = 1.0
+    while True:
+        sets[place].multiplier = entry + beyond
+        penalize(number, sets)
+        received = 0.0
+        for j in range(1, n + 1):
+            if contains(place, j, words, sets) and words[j].spread - sets[place].multiplier < words[j].slack:
                 refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+                for c in range(words[j].count):
+                    received += arcs[j, c].mass if arcs[j, c].set < place else 0.0
+        if received <= MUCH:
+            return
+        beyond /= received
