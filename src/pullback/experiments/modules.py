@@ -19,10 +19,15 @@ class BiLSTM(nn.Module):
     def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
         position = torch.arange(vectors.shape[1], device=vectors.device)
         inside = position < lengths.unsqueeze(-1)  # (m, n)
-        turned = torch.where(inside, lengths.unsqueeze(-1) - 1 - position, position).unsqueeze(-1)
+        turned = torch.where(inside, lengths.unsqueeze(-1) - 1 - position, position)
         ahead, _ = self.forwards(vectors)
-        back, _ = self.backwards(vectors.take_along_dim(turned, 1))
-        return torch.cat([ahead, back.take_along_dim(turned, 1)], -1) * inside.unsqueeze(-1)
+        back, _ = self.backwards(_reordered(vectors, turned))
+        return torch.cat([ahead, _reordered(back, turned)], -1) * inside.unsqueeze(-1)
+
+
+def _reordered(vectors: Tensor, order: Tensor) -> Tensor:
+    """The vectors (m, n, size) of each sentence in an order (m, n) of its own."""
+    return vectors.gather(1, order.unsqueeze(-1).expand_as(vectors))
 
 
 class Biaffine(nn.Module):
