@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -336,25 +337,40 @@ def _tied_by_position() -> Iterator[Figure]:
 
 @case("trees.patterned")
 def patterned() -> Iterator[Figure]:
-    """Non-projective SparseMAP of 400 words whose scores have a pattern that is hard for cuts, against N(0, 1)."""
+    """Non-projective SparseMAP of 400 words whose scores have a pattern that is hard for cuts, from flat to peaked.
+
+    Against the same scores at scale 1, and for information against N(0, 1), which needs few cuts at any scale.
+    """
     words = 400
     distance, noise = _distance(words), random_scores(1, words)[0]
-    near, ring = distance <= 3, torch.eye(words + 1)
-    blocks = sum(_blocks(words, 2**k) for k in range(1, 10))
+    ring = torch.eye(words + 1)
     patterns = {
-        "−log(1 + distance) · 10": -10 * distance.log1p(),
+        "−distance": -distance,
+        "−log(1 + distance)": -distance.log1p(),
         "−distance + N(0, 0.1)": -distance + 0.1 * noise,
         "−distance + N(0, 1)": -distance + noise,
-        "(−distance + N(0, 1)) · 10": 10 * (noise - distance),
-        "N(0, 10) near, −100 far": torch.where(near, 10 * noise, -100.0),
-        "ring of rivals / 10": 0.5 * (ring.roll(1, 1) + ring.roll(-1, 1)) + 0.001 * noise,
-        "heads alike / 100": 0.01 * noise[:, :1].expand_as(noise),
-        "nested blocks / 10": 0.1 * blocks,
-        "nested blocks": blocks,
-        "nested blocks · 1000": 1000 * blocks,
+        "N(0, 1) near, −10 far": torch.where(distance <= 3, noise, -10.0),
+        "ring of rivals": 5 * (ring.roll(1, 1) + ring.roll(-1, 1)) + 0.01 * noise,
+        "heads alike": noise[:, :1].expand_as(noise),
+        "nested blocks": sum(_blocks(words, 2**k) for k in range(1, 10)),
     }
     for single_root, (name, scores) in itertools.product((False, True), patterns.items()):
-        yield _against_noise(name, scores, noise, single_root=single_root)
+        yield from _over_scales(name, scores, noise, single_root=single_root)
+
+
+def _over_scales(name: str, scores: Tensor, noise: Tensor, *, single_root: bool) -> Iterator[Figure]:
+    """The slowest scale against scale 1 and against N(0, 1)."""
+    trees = pb.DependencyTree(single_root=single_root)
+    others = (0.01, 0.1, 10.0, 100.0, 1000.0)
+    for scale in others:
+        _gap(trees, scale * scores[None])
+    given = {f"scale {scale:g}": scale * scores for scale in (1.0, *others)} | {"N(0, 1)": noise}
+    times = take_turns({which: partial(trees.sparsemap, one) for which, one in given.items()}, rounds=(2, 3))
+    slowest = max((f"scale {scale:g}" for scale in others), key=times.median)
+    medians = {which: times.median(which) for which in (slowest, "scale 1", "N(0, 1)")}
+    size = f"non-projective, {name}, {len(scores) - 1} words{', single-root' if single_root else ''}, {slowest}"
+    yield Figure(size, times.ratio(slowest, "scale 1"), "of the time of scale 1", at_most=20.0, times=medians)
+    yield Figure(size, times.ratio(slowest, "N(0, 1)"), "of the time of N(0, 1)", times=medians)
 
 
 def _distance(words: int) -> Tensor:
