@@ -64,6 +64,9 @@ def curvature(n, number, words, sets, arcs, hessian):
     itself at the end.  Arcs into the same word belong to nested sets.  Each pair of them counts first where S is the
     inner set and T the one just inside the outer set; then sums are taken outwards, over T and over S.
     """
+    counts = hessian[0]  # the row of no set: arcs by what they add to, those of no set first
+    for q in range(number + 1):
+        counts[q] = 0.0
     for k in range(1, number):
         sets[k].level = sets[sets[k].parent].level + 1 if k > 1 else 0
         sets[k].shared = 0
@@ -81,12 +84,18 @@ def curvature(n, number, words, sets, arcs, hessian):
                     different += 1
                 sets[arc.set].shared += 1
                 support += 1
-        for p in range(different if different > 1 else 0):
-            k = sets[p].listed
-            for q in range(different):
-                l = sets[q].listed
-                if l < k:
-                    hessian[k, sets[l].level + 1 if l > 0 else 0] += sets[k].shared * sets[l].shared / support
+        if different > 1:
+            for p in range(different):
+                k = sets[p].listed
+                counts[sets[k].level + 1 if k > 0 else 0] = sets[k].shared
+            for p in range(different):
+                k = sets[p].listed
+                if k > 0:
+                    outside = np.int64(sets[k].level) + 1
+                    _subtract(-np.float64(sets[k].shared) / support, counts[:outside], hessian[k])
+            for p in range(different):
+                k = sets[p].listed
+                counts[sets[k].level + 1 if k > 0 else 0] = 0.0
         for p in range(different):
             sets[sets[p].listed].shared = 0
     for k in range(1, number):

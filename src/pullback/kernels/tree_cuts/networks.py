@@ -77,13 +77,14 @@ def build(n, words, arcs, nodes, edges):
 
 
 @inner
-def build_within(n, number, words, sets, arcs, nodes, edges):
+def build_within(n, number, words, sets, arcs, nodes, edges, around):
     """The networks of all sets of the family side by side; returns the number of nodes.
 
     An arc is an edge of the one set that it belongs to, together with others between the same nodes.  What the arcs of
-    a network leave of what a node receives comes from outside.
+    a network leave of what a node receives comes from outside.  around (number, number) is room for a table.
     """
     gradient(n, number, words, sets, arcs)
+    _list_around(number, sets, around)
     count = n
     for k in range(2, number):
         count += 1
@@ -98,21 +99,21 @@ def build_within(n, number, words, sets, arcs, nodes, edges):
     for k in range(2, number):
         nodes[sets[k].node].fed += sets[k].gradient
     listed = edges[2 * (len(edges) // 3) :]  # two edges for each arc fill no more than the first two thirds
-    _list_by_modifier(n, count, words, sets, arcs, nodes, listed)
+    _list_by_modifier(n, count, words, sets, arcs, nodes, listed, around)
     _merge(count, nodes, listed)
     _connect(count, nodes, listed, edges)
     return count
 
 
 @inner
-def _list_by_modifier(n, count, words, sets, arcs, nodes, listed):
+def _list_by_modifier(n, count, words, sets, arcs, nodes, listed, around):
     """The arcs into node v between nodes of the same network, in listed[low:high]; and what nodes get and send."""
     for j in range(1, n + 1):
         for c in range(words[j].count):
             arc = arcs[j, c]
             if arc.mass > 0.0 and arc.set > 0:
-                nodes[_node_within(arc.set, arc.head, words, sets)].sends += arc.mass
-                modifier = nodes[_node_within(arc.set, j, words, sets)]
+                nodes[_node_within(arc.set, arc.head, words, sets, around)].sends += arc.mass
+                modifier = nodes[_node_within(arc.set, j, words, sets, around)]
                 modifier.fed -= arc.mass
                 modifier.first += 1
     filled = 0
@@ -124,9 +125,9 @@ def _list_by_modifier(n, count, words, sets, arcs, nodes, listed):
         for c in range(words[j].count):
             arc = arcs[j, c]
             if arc.mass > 0.0 and arc.set > 0:
-                modifier = nodes[_node_within(arc.set, j, words, sets)]
+                modifier = nodes[_node_within(arc.set, j, words, sets, around)]
                 entry = listed[modifier.high]
-                entry.target = _node_within(arc.set, arc.head, words, sets)
+                entry.target = _node_within(arc.set, arc.head, words, sets, around)
                 entry.mass = arc.mass
                 modifier.high += 1
 
@@ -170,14 +171,21 @@ def _connect(count, nodes, listed, edges):
 
 
 @inner
-def _node_within(k, j, words, sets):
+def _list_around(number, sets, around):
+    """The set at each level around each set, itself at the end, so that arcs of deep families need not climb."""
+    for k in range(1, number):
+        parent = sets[k].parent
+        sets[k].level = sets[parent].level + 1 if k > 1 else 0
+        for q in range(sets[k].level):
+            around[k, q] = around[parent, q]
+        around[k, sets[k].level] = k
+
+
+@inner
+def _node_within(k, j, words, sets, around):
     """The node of word j in the network of set k: the word itself, or the child of k that holds it."""
     home = words[j].home
-    if home == k:
-        return np.int64(j)
-    while sets[home].parent != k:
-        home = sets[home].parent
-    return np.int64(sets[home].node)
+    return np.int64(j if home == k else sets[np.int64(around[home, sets[k].level + 1])].node)
 
 
 @inner

@@ -187,11 +187,25 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
         nested = many or turn >= TURNS
         tolerance = (CUT_WITHIN if nested else CUT) + 1e-13 * largest_penalty(number, sets) + 2.0 * residual
         violated, number = _add_cuts(
-            n, number, 1.0 - tolerance, nested, score, words, sets, arcs, row, nodes, edges, queue, reached, found
+            n,
+            number,
+            1.0 - tolerance,
+            nested,
+            score,
+            words,
+            sets,
+            arcs,
+            hessian,
+            row,
+            nodes,
+            edges,
+            queue,
+            reached,
+            found,
         )
         if violated == 0 and residual == 0.0:
             return SOLVED, number
-        patience = (4 if nested else 1) * steps if violated > 0 else LIMIT
+        patience = steps if violated > 0 else LIMIT
         if rounds > 0 and many and (turn + 1) % rounds == 0:
             freedom = _freedom(n, words, arcs)
             if 3 * number > 2 * freedom and freedom - _rank(n, number, words, sets, arcs, hessian) < FEW:
@@ -200,14 +214,14 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
 
 
 @inner
-def _add_cuts(n, number, goal, nested, score, words, sets, arcs, row, nodes, edges, queue, reached, found):
+def _add_cuts(n, number, goal, nested, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
     """Add sets that receive less than `goal`; returns how many were found, and the new number of sets.
 
     nested: they may be nested, but cross none of the family.  None is missed if all of that receives exactly 1: a set
     that crosses it falls apart into sets which do not, and receive as much less than 1 together.
     """
     if nested:
-        count, settled = separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue)
+        count, settled = separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue, hessian)
     else:
         count, settled = n, separate(n, goal, words, arcs, nodes, edges, queue)
     violated, done = 0, np.int64(0)

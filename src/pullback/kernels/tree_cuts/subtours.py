@@ -34,12 +34,12 @@ def separate(n, goal, words, arcs, nodes, edges, queue):
 
 
 @inner
-def separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue):
+def separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue, around):
     """The same for sets that cross none of the family; returns the number of nodes and how many are settled.
 
     Nodes above n are sets of the family.
     """
-    count = build_within(n, number, words, sets, arcs, nodes, edges)
+    count = build_within(n, number, words, sets, arcs, nodes, edges, around)
     return count, settle_fed(count, goal, nodes, queue)
 
 
