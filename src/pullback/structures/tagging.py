@@ -41,12 +41,12 @@ class Tagging(CompiledLattice):
     scores are so flat that hundreds of sequences would mix, by an interior-point method in some dozen steps of O(n t³).
     `project` knows the forbidden transitions and not the scores of the others.
 
-    >>> tags = Tagging(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))        # the next tag is likely the same
+    >>> tags = Tagging(torch.tensor([[0.0, 2.0], [0.0, 0.0]]))        # tag 1 often follows tag 0
     >>> scores = torch.tensor([[0.0, 1.0], [0.0, 0.5], [0.7, 0.0]])
     >>> tags.argmax(scores)
-    tensor([[0., 1.],
+    tensor([[1., 0.],
             [0., 1.],
-            [0., 1.]])
+            [1., 0.]])
     """
 
     transitions: Tensor
