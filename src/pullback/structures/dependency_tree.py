@@ -73,8 +73,8 @@ class DependencyTree(Compiled):
     def sparsemap(self, scores: Tensor) -> Tensor:
         """The mixture of trees nearest to `scores`.
 
-        By cuts, or by the active-set method when projective or peaked.  Flat scores of projective trees go by their
-        chart.
+        By cuts, where trees are not projective; without labels, peaked scores go by the active-set method first.
+        Projective trees go by the active-set method, and where scores are flat, by their chart.
         """
         if self.projective:
             return super().sparsemap(scores)
