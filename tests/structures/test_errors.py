@@ -148,7 +148,7 @@ def test_vertices_of_another_shape_are_not_converted(convert, axes, good, bad):
 def test_counts_that_no_subset_has():
     with pytest.raises(ValueError, match="the count is 4; expected at most the number of items, 3"):
         pb.Subset(4).argmax(torch.zeros(2, 3))
-    with pytest.raises(ValueError, match="low is 3 and k is 2; expected 0 ≤ low ≤ k"):
+    with pytest.raises(ValueError, match="low is 3 and high is 2; expected 0 ≤ low ≤ high"):
         pb.Subset.between(3, 2)
     with pytest.raises(ValueError, match="k is -1; expected"):
         pb.Subset(-1)

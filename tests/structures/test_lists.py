@@ -97,10 +97,13 @@ def test_edges_of_a_tree_are_given_once():
         (lambda: PATHS.route(torch.ones(6)), r"Path\.route: the edges \[0, 1, 2, 3, 4, 5\] do not lead from 0 to 9"),
         (lambda: PATHS.nodes(torch.eye(6)[0]), r"Path\.nodes: the edges \[0\] do not lead from 0 to 9; expected a ver"),
         (lambda: PATHS.nodes(torch.zeros(5)), r"Path: scores have 5 parts; expected one for each edge, 6"),
-        (lambda: PATHS.parts([0, 6]), r"Path: an edge of the route is 6; expected a whole number from 0 to 5"),
-        (lambda: PATHS.parts([[0], [1.0]]), r"Path: an edge of the route is 1\.0; expected a whole number"),
+        (lambda: PATHS.parts([0, 6]), r"Path\.parts: an edge of the route is 6; expected a whole number from 0 to 5"),
+        (lambda: PATHS.parts([[0], [1.0]]), r"Path\.parts: an edge of the route is 1\.0; expected a whole number"),
         (lambda: pb.SpanningTree.edges(torch.ones(3, 3).triu(1)), r"parts\[0, 1\] is 1, .* expected a vertex, whose"),
-        (lambda: pb.SpanningTree.parts([(0, 0)], 3), r"SpanningTree: an edge is \(0, 0\); expected \(i, j\), two diff"),
+        (
+            lambda: pb.SpanningTree.parts([(0, 0)], 3),
+            r"SpanningTree\.parts: an edge is \(0, 0\); expected \(i, j\), two",
+        ),
         (lambda: pb.SpanningTree.parts([(0, 3)], 3), r"an edge is \(0, 3\); .* below 3"),
         (
             lambda: pb.Alignment().cells(torch.zeros(3, 4, 2)),
@@ -108,7 +111,7 @@ def test_edges_of_a_tree_are_given_once():
         ),
         (
             lambda: pb.Alignment().parts([(0, 0)], 3, 4),
-            r"a cell is \(0, 0\); expected \(i, j, move\) below \(3, 4, 3\)",
+            r"Alignment\.parts: a cell is \(0, 0\); expected \(i, j, move\) below \(3, 4, 3\)",
         ),
         (lambda: pb.Alignment(kind="dtw").parts([(0, -1)], 3, 4), r"a cell is \(0, -1\); expected \(i, j\) below"),
     ],

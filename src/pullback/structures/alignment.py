@@ -140,7 +140,7 @@ class Alignment(CompiledLattice):
         def index_of(cell: Sequence[Any]) -> Index:
             if not are_indices(cell, event):
                 form = "(i, j, move)" if self.event_dims == 3 else "(i, j)"
-                raise ValueError(f"Alignment: a cell is {cell}; expected {form} below {event}.")
+                raise ValueError(f"Alignment.parts: a cell is {cell}; expected {form} below {event}.")
             return tuple(cell)
 
         return write_parts(cells, event, index_of)

@@ -151,7 +151,7 @@ class Path(_Numbered):
         def index_of(edge: Sequence[Any]) -> Index:
             if not are_indices(edge, (m,)):
                 raise ValueError(
-                    f"Path: an edge of the route is {edge[0]!r}; expected a whole number from 0 to {m - 1}."
+                    f"Path.parts: an edge of the route is {edge[0]!r}; expected a whole number from 0 to {m - 1}."
                 )
             return tuple(edge)
 

@@ -38,21 +38,21 @@ class Product(LogLinear, KBest, Enumerable):
     def __post_init__(self) -> None:
         if not all(isinstance(shape, Sequence) for shape in self.shapes):
             raise TypeError(
-                f"product: shapes are {self.shapes!r}; expected a sequence of shapes, such as [(5,), (4, 4)]."
+                f"Product: shapes are {self.shapes!r}; expected a sequence of shapes, such as [(5,), (4, 4)]."
             )
         object.__setattr__(self, "structures", tuple(self.structures))
         object.__setattr__(self, "shapes", tuple(map(tuple, self.shapes)))
         if not self.structures or len(self.structures) != len(self.shapes):
             raise ValueError(
-                f"product: {len(self.structures)} structure(s) and {len(self.shapes)} shape(s); "
+                f"Product: {len(self.structures)} structure(s) and {len(self.shapes)} shape(s); "
                 "expected one shape of parts for each structure."
             )
         for structure, shape in zip(self.structures, self.shapes):
             if not isinstance(structure, Structure):
-                raise TypeError(f"product: {structure!r} was given; expected a Structure.")
+                raise TypeError(f"Product: {structure!r} was given; expected a Structure.")
             if structure.event_dims != len(shape):
                 raise ValueError(
-                    f"product: the parts of {type(structure).__name__} have shape {shape}; "
+                    f"Product: the parts of {type(structure).__name__} have shape {shape}; "
                     f"expected {structure.event_dims} dimension(s)."
                 )
 
@@ -168,10 +168,10 @@ class Product(LogLinear, KBest, Enumerable):
 
     def vertices(self, event: Sequence[int]) -> Tensor:
         blocks = [
-            require(structure, Enumerable, "product.enumerate").vertices(shape).flatten(1)
+            require(structure, Enumerable, "Product.enumerate").vertices(shape).flatten(1)
             for structure, shape in zip(self.structures, self.shapes)
         ]
-        return list_combinations("product", blocks)
+        return list_combinations("Product", blocks)
 
     def support(self, scores: Tensor) -> Mixture:
         found = [
@@ -196,7 +196,7 @@ class Product(LogLinear, KBest, Enumerable):
 
     def best_vertices(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         best = [
-            require(structure, KBest, "product.topk").topk(block, k)
+            require(structure, KBest, "Product.topk").topk(block, k)
             for structure, block in zip(self.structures, self.unpack(scores))
         ]
         return combine_best([(found.vertices.flatten(scores.dim()), found.scores) for found in best], k)
@@ -214,7 +214,7 @@ class Product(LogLinear, KBest, Enumerable):
 
     def _require(self, what: str) -> None:
         for structure in self.structures:
-            require(structure, LogLinear, f"product.{what}")
+            require(structure, LogLinear, f"Product.{what}")
 
 
 def product(*structures: Structure, shapes: Sequence[Sequence[int]]) -> Product:

@@ -168,8 +168,8 @@ class Segmentation(CompiledLattice):
         def index_of(segment: Sequence[Any]) -> Index:
             if not are_indices(segment, (n, w + 1, t)) or segment[1] == 0 or segment[0] + segment[1] > n:
                 raise ValueError(
-                    f"Segmentation: a segment is {segment}; expected (start, width, label) within {n} positions, at "
-                    f"most {w} wide, with a label below {t}."
+                    f"Segmentation.parts: a segment is {segment}; expected (start, width, label) within {n} "
+                    f"positions, at most {w} wide, with a label below {t}."
                 )
             start, width, label = segment
             return start, width - 1, label

@@ -52,12 +52,12 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         cls, k: int, lengths: Tensor | None = None, mask: Tensor | None = None, *, tolerance: float | None = None
     ) -> SpanningTree:
         """Forests of k trees: every node is in one of them, and a tree may be a single node."""
+        _check_trees("SpanningTree.forest: k", k)
         return cls(lengths, mask, components=k, tolerance=tolerance)
 
     def __post_init__(self) -> None:
         check_tolerance("SpanningTree", self.tolerance)
-        if not isinstance(self.components, int) or isinstance(self.components, bool) or self.components < 1:
-            raise ValueError(f"SpanningTree: components is {self.components!r}; expected an integer ≥ 1.")
+        _check_trees("SpanningTree: components", self.components)
 
     def offers(self, capability: type[Structure]) -> bool:
         return isinstance(self, capability) and (self.components == 1 or not issubclass(capability, LogLinear))
@@ -189,11 +189,19 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
         def index_of(edge: Sequence[Any]) -> Index:
             if not are_indices(edge, (n, n)) or edge[0] == edge[1]:
-                raise ValueError(f"SpanningTree: an edge is {edge}; expected (i, j), two different nodes below {n}.")
+                raise ValueError(
+                    f"SpanningTree.parts: an edge is {edge}; expected (i, j), two different nodes below {n}."
+                )
             return tuple(edge)
 
         half = write_parts(edges, (n, n), index_of)
         return torch.maximum(half, half.mT)
+
+
+def _check_trees(what: str, count: int) -> None:
+    """The number of trees is an integer, at least 1; `what` says whose it is, and its name."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"{what} is {count!r}; expected an integer ≥ 1.")
 
 
 def _symmetric(matrix: Tensor) -> Tensor:

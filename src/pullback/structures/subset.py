@@ -42,6 +42,7 @@ class Subset(LogLinear, Enumerable):
     @classmethod
     def at_most(cls, k: int | Tensor, lengths: Tensor | None = None, mask: Tensor | None = None) -> Subset:
         """Any number of items up to `k`."""
+        _check_counts("Subset.at_most", k=k)
         return cls(k, lengths, mask, low=0)
 
     @classmethod
@@ -49,26 +50,14 @@ class Subset(LogLinear, Enumerable):
         cls, low: int | Tensor, high: int | Tensor, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Subset:
         """At least `low` and at most `high` items; `high` may be more than there are."""
+        _check_counts("Subset.between", low=low, high=high)
         return cls(high, lengths, mask, low=low)
 
     def __post_init__(self) -> None:
-        for name, count in (("k", self.k), ("low", self.low if self.low is not None else 0)):
-            if isinstance(count, Tensor):
-                if count.is_floating_point() or count.is_complex() or count.dtype == torch.bool:
-                    raise TypeError(f"Subset: {name} has dtype {count.dtype}; expected integers.")
-            elif not isinstance(count, int) or isinstance(count, bool):
-                raise TypeError(f"Subset: {name} is {count!r}; expected an integer or a tensor of integers.")
-        low, high = self._least(), self.k
-        if isinstance(low, int) and isinstance(high, int):
-            if not 0 <= low <= high:
-                given = f"k is {high}" if self.low is None else f"low is {low} and k is {high}"
-                raise ValueError(f"Subset: {given}; expected 0 ≤ low ≤ k.")
+        if self.low is None:
+            _check_counts("Subset", k=self.k)
         else:
-            shapes = [tuple(torch.as_tensor(count).shape) for count in (low, high)]
-            if any(1 != a != b != 1 for a, b in zip(*map(reversed, shapes))):
-                raise ValueError(f"Subset: low has shape {shapes[0]} and k {shapes[1]}; expected those of one batch.")
-            ordered = torch.as_tensor(low >= 0) & torch.as_tensor(low <= high)
-            check(ordered, "Subset: the counts of example {example} are not in order; expected 0 ≤ low ≤ k.")
+            _check_counts("Subset", low=self.low, k=self.k)
 
     # ---- inference
 
@@ -165,3 +154,28 @@ class Subset(LogLinear, Enumerable):
             raise ValueError(
                 f"Subset: {name} has shape {tuple(count.shape)}; expected the batch shape {tuple(batch)}."
             ) from error
+
+
+def _check_counts(who: str, **counts: int | Tensor) -> None:
+    """One count or two, by the names the user knows: integers, or tensors of integers of one batch, in order."""
+    for name, count in counts.items():
+        if isinstance(count, Tensor):
+            if count.is_floating_point() or count.is_complex() or count.dtype == torch.bool:
+                raise TypeError(f"{who}: {name} has dtype {count.dtype}; expected integers.")
+        elif not isinstance(count, int) or isinstance(count, bool):
+            raise TypeError(f"{who}: {name} is {count!r}; expected an integer or a tensor of integers.")
+    names, given = list(counts), list(counts.values())
+    low, high = given[0], given[-1]
+    expected = f"expected 0 ≤ {' ≤ '.join(names)}"
+    if isinstance(low, int) and isinstance(high, int):
+        if not 0 <= low <= high:
+            told = " and ".join(f"{name} is {count}" for name, count in counts.items())
+            raise ValueError(f"{who}: {told}; {expected}.")
+        return
+    shapes = [tuple(torch.as_tensor(count).shape) for count in (low, high)]
+    if any(1 != a != b != 1 for a, b in zip(*map(reversed, shapes))):
+        raise ValueError(
+            f"{who}: {names[0]} has shape {shapes[0]} and {names[-1]} {shapes[1]}; expected those of one batch."
+        )
+    ordered = torch.as_tensor(low >= 0) & torch.as_tensor(low <= high)
+    check(ordered, f"{who}: the counts of example {{example}} are not in order; {expected}.")
