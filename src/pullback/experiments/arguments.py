@@ -17,7 +17,8 @@ from pullback.experiments.tasks import SETUPS
 
 Settings = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 Rows = Annotated[str, tyro.conf.arg(aliases=("--estimator",))]
-Page = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: report.html beside them)")]
+_BESIDE_THE_RUNS = "(default: report.html in the folder of the runs)"
+Page = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint=_BESIDE_THE_RUNS)]
 OfSetUp = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="(default: that of the set-up)")]
 
 
@@ -131,10 +132,7 @@ class ReportCommand:
     """
 
     runs: tyro.conf.Positional[Path] = Path("runs")
-    to: Annotated[
-        Path | None,
-        tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: report.html in the folder of the runs)"),
-    ] = None
+    to: Page = None
 
 
 @dataclass(frozen=True)

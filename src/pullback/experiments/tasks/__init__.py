@@ -16,9 +16,20 @@ from pullback.experiments.tasks.subset import SubsetToy
 from pullback.experiments.tasks.tagging import NameTagging
 from pullback.experiments.tasks.vae import DigitsVAE
 
-_LATENT = (Clusters, SubsetToy, ListOps, Polarity, Rationales, MorphSegmentation, Digits, Pronunciation, DigitsVAE)
-_KNOWN = (Parsing, NameTagging)
-TASKS: dict[str, type[Task]] = {task.name: task for task in (*_LATENT, *_KNOWN)}
+_TASKS = (
+    Clusters,
+    SubsetToy,
+    ListOps,
+    Polarity,
+    Rationales,
+    MorphSegmentation,
+    Digits,
+    Pronunciation,
+    DigitsVAE,
+    Parsing,
+    NameTagging,
+)
+TASKS: dict[str, type[Task]] = {task.name: task for task in _TASKS}
 """Every task by its name."""
 
 _LISTOPS = Optimizer("adamw", learning_rate=5e-3, encoder_learning_rate=1e-3, batch_size=64, decay="cosine", clip=1.0)
