@@ -50,7 +50,7 @@ class State:
         self.scores = scores
         self.tolerance = tolerance * np.maximum(1.0, finite.max(1))
         self.vertices = np.full((batch, capacity, d), np.nan)
-        self.factor = np.full((batch, capacity + 2, capacity), np.nan)
+        self.factor = np.full((batch, capacity + 3, capacity), np.nan)
         self.weights = np.full((batch, capacity), np.nan)
         self.count = np.zeros(batch, np.int64)
         self.point = np.zeros((batch, d))
@@ -235,7 +235,7 @@ def test_tangent_is_the_jacobian_where_the_active_vertices_span_the_face():
 
 def dependent_projection(scores, bonus, vertices, capacity=4):
     """max ⟨s, μ⟩ + ⟨bonus, p⟩ − ½‖μ‖² by the core alone, growing its factor: (p over all vertices, certificate)."""
-    factor, weights = np.empty((capacity + 2, capacity)), np.empty(capacity)
+    factor, weights = np.empty((capacity + 3, capacity)), np.empty(capacity)
     kept, trial, active, point = np.empty(capacity, np.int64), np.empty(capacity), [], np.zeros(len(scores))
     values = vertices @ scores + bonus
     for _ in range(500):

@@ -50,7 +50,7 @@ class Search:
     """The arrays of the active-set kernel, whose first axis counts the examples, and the argmax that feeds it."""
 
     vertices: NDArray[Any]  # (batch, capacity, parts)
-    factor: NDArray[Any]  # (batch, capacity + 2, capacity)
+    factor: NDArray[Any]  # (batch, capacity + 3, capacity)
     weights: NDArray[Any]  # (batch, capacity)
 
     def __init__(
@@ -82,11 +82,11 @@ class Search:
     def resize(self, capacity: int) -> None:
         """Room for `capacity` vertices per example; those there are stay."""
         vertices = np.zeros((self.batch, capacity, self.parts), self.dtype)
-        factor, weights = np.zeros((self.batch, capacity + 2, capacity)), np.zeros((self.batch, capacity))
+        factor, weights = np.zeros((self.batch, capacity + 3, capacity)), np.zeros((self.batch, capacity))
         if hasattr(self, "weights"):
             old = self.weights.shape[1]
             vertices[:, :old], weights[:, :old] = self.vertices, self.weights
-            factor[:, :old, :old], factor[:, -2:, :old] = self.factor[:, :old], self.factor[:, -2:]
+            factor[:, :old, :old], factor[:, -3:, :old] = self.factor[:, :old], self.factor[:, -3:]
         self.vertices, self.factor, self.weights = vertices, factor, weights
 
     def make_room(self) -> None:

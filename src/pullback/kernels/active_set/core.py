@@ -9,8 +9,8 @@ of the active vertices' hull, where weights that vanish leave.  No active set co
 The core (`add`, and below it `append`, `settle`, `drop`; `tangent`) knows a vertex by its inner products alone, so that
 a kernel may keep vertices in whatever form suits it.  Its state is one array and two vectors, sized by the caller:
 
-    factor  (capacity + 2, capacity)   row i < count: row i of L, lower triangular, L Lᵀ = [⟨zᵢ, zⱼ⟩ + 1]
-                                       row −2: L⁻¹ v with vᵢ = ⟨s, zᵢ⟩;  row −1: L⁻¹ 1
+    factor  (capacity + 3, capacity)   row i < count: row i of L, lower triangular, L Lᵀ = [⟨zᵢ, zⱼ⟩ + 1]
+                                       row −3: 1 / Lᵢᵢ;  row −2: L⁻¹ v with vᵢ = ⟨s, zᵢ⟩;  row −1: L⁻¹ 1
     weights (capacity,)                p, positive
     kept    (capacity,) int64          after `add`: place i holds what was in place kept[i] ≥ i before
 
@@ -60,7 +60,7 @@ def add(factor, weights, kept, trial, count, value, tolerance):
 @inner
 def append(factor, count, value):
     """Row `count` of the factor, in place of the Gram row found there; False if the vertex depends on the others."""
-    row = factor[count]
+    row, inverse = factor[count], factor[-3]
     square = row[count] + 1.0
     flat, width, whole = factor.reshape(-1), factor.shape[1], count - count % 4
     for first in range(0, whole, 4):
@@ -70,22 +70,24 @@ def append(factor, count, value):
             rest = row[i] + 1.0 - products[j]
             for k in range(first, i):
                 rest -= factor[i, k] * row[k]
-            row[i] = rest / factor[i, i]
+            row[i] = rest * inverse[i]
     for i in range(whole, count):
-        row[i] = (row[i] + 1.0 - dot(factor[i], row, i)) / factor[i, i]
+        row[i] = (row[i] + 1.0 - dot(factor[i], row, i)) * inverse[i]
     row[count] = np.sqrt(max(square - dot(row, row, count), 0.0))
     return _close(factor, count, value)
 
 
 @inner
 def _close(factor, count, value):
-    """The last entries of L⁻¹ v and L⁻¹ 1, unless the last vertex is dependent."""
+    """The last entries of 1 / Lᵢᵢ, L⁻¹ v and L⁻¹ 1, unless the last vertex is dependent."""
     row = factor[count]
     distance = row[count] ** 2
     if distance <= _DEPENDENT * (distance + dot(row, row, count)):
         return False
-    factor[-2, count] = (value - dot(row, factor[-2], count)) / row[count]
-    factor[-1, count] = (1.0 - dot(row, factor[-1], count)) / row[count]
+    inverse = 1.0 / row[count]
+    factor[-3, count] = inverse
+    factor[-2, count] = (value - dot(row, factor[-2], count)) * inverse
+    factor[-1, count] = (1.0 - dot(row, factor[-1], count)) * inverse
     return True
 
 
@@ -155,8 +157,9 @@ def drop(factor, weights, kept, count, leaving):
         for i in range(first, min(first + 4, count - 1)):
             _rotate(factor[i], turns, first, i)
             radius = np.sqrt(factor[i, i] ** 2 + factor[i, i + 1] ** 2)
-            turns[i, 0], turns[i, 1] = factor[i, i] / radius, factor[i, i + 1] / radius
-            factor[i, i] = radius
+            inverse = 1.0 / radius
+            turns[i, 0], turns[i, 1] = factor[i, i] * inverse, factor[i, i + 1] * inverse
+            factor[i, i], factor[-3, i] = radius, inverse
     _rotate(factor[-2], turns, leaving, count - 1)
     _rotate(factor[-1], turns, leaving, count - 1)
 
@@ -195,7 +198,7 @@ def tangent(factor, count, inner):
     """
     ones = factor[-1]
     for i in range(count):
-        inner[i] = (inner[i] - dot(factor[i], inner, i)) / factor[i, i]
+        inner[i] = (inner[i] - dot(factor[i], inner, i)) * factor[-3, i]
     tilt = dot(inner, ones, count) / dot(ones, ones, count)
     for i in range(count):
         inner[i] -= tilt * ones[i]
@@ -219,15 +222,15 @@ def copy_row(source, target, count):
 @inner
 def _solve_transposed(factor, x, count):
     """x ← L⁻ᵀ x; four rows at a time, each number in the order that row by row would give."""
-    whole = count - count % 4
+    whole, inverse = count - count % 4, factor[-3]
     for i in range(count - 1, whole - 1, -1):
-        x[i] /= factor[i, i]
+        x[i] *= inverse[i]
         for k in range(i):
             x[k] -= factor[i, k] * x[i]
     flat, width = factor.reshape(-1), factor.shape[1]
     for first in range(whole - 4, -1, -4):
         for i in range(first + 3, first - 1, -1):
-            x[i] /= factor[i, i]
+            x[i] *= inverse[i]
             for k in range(first, i):
                 x[k] -= factor[i, k] * x[i]
         subtract_multiples(flat, first * width, width, first, x)

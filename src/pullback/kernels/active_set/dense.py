@@ -58,7 +58,7 @@ def grow(scores, vertex, tolerance, vertices, factor, weights, count, point, gap
     """One round for every instance that is RUNNING, given the oracle's answer for it.
 
     scores, vertex, point (batch, d); tolerance, gap, count, status (batch,); vertices (batch, capacity, d); factor
-    (batch, capacity + 2, capacity); weights (batch, capacity).  Instances start with count 0 and status RUNNING, the
+    (batch, capacity + 3, capacity); weights (batch, capacity).  Instances start with count 0 and status RUNNING, the
     rest uninitialized; `vertex` is the argmax of `scores` at first, of `scores − point` later.  Writes the gap of the
     point that was asked about, and either the status CONVERGED (gap ≤ tolerance; nothing else changes), or the new
     active set and its point; STALLED if the answer was of no use.  A running instance needs count < capacity.

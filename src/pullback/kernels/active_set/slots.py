@@ -31,7 +31,7 @@ def actives(capacity, slots):
     return Active(
         np.empty((capacity, width), np.int32),
         np.empty(capacity),
-        np.empty((capacity + 2, capacity)),
+        np.empty((capacity + 3, capacity)),
         np.empty(capacity),
         np.empty(capacity, np.int64),
         np.empty(capacity),
@@ -49,7 +49,8 @@ def enlarged(active):
             larger.vertices[t, i] = active.vertices[t, i]
         for k in range(capacity):
             larger.factor[t, k] = active.factor[t, k]
-        larger.factor[-2, t], larger.factor[-1, t] = active.factor[-2, t], active.factor[-1, t]
+        for k in range(-3, 0):
+            larger.factor[k, t] = active.factor[k, t]
     return larger
 
 

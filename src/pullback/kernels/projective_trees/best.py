@@ -28,35 +28,44 @@ _INDEX = ir.IntType(64)
 
 
 @intrinsic
-def _best_sums(typing, out, o, a, i, b, j, row, count):
-    """out[o + r] = max_k a[i + r + k row] + b[j + r − k (row − 1)], for r < TOGETHER and k < count."""
-    n = types.intp
+def _best_sums(typing, row, count, sums):
+    """out[o + r] = max_k a[i + r + k row] + b[j + r − k (row − 1)], for r < TOGETHER and k < count.
+
+    `sums` has out, o, a, i, b, j for one maximum or for several, which share a loop and do not wait for each other.
+    """
 
     def emit(context, builder, signature, args):
-        data = [context.make_array(signature.args[k])(context, builder, args[k]).data for k in (0, 2, 4)]
-        out, a, b = (builder.gep(start, [args[k]]) for start, k in zip(data, (1, 3, 5)))
-        back = builder.sub(args[6], ir.Constant(_INDEX, 1))
+        row, count, given = args
+        types_of = signature.args[2].types
+        back = builder.sub(row, ir.Constant(_INDEX, 1))
         lowest = ir.Constant(_VECTOR, [-np.inf] * _LANES)
-        best = [cgutils.alloca_once_value(builder, lowest) for _ in range(_VECTORS)]
 
-        def place(start, offset, v):
-            where = builder.gep(start, [builder.add(offset, ir.Constant(_INDEX, v * _LANES))])
+        def start(k):
+            array = context.make_array(types_of[k])(context, builder, builder.extract_value(given, k))
+            return builder.gep(array.data, [builder.extract_value(given, k + 1)])
+
+        def place(where, offset, v):
+            where = builder.gep(where, [builder.add(offset, ir.Constant(_INDEX, v * _LANES))])
             return builder.bitcast(where, _VECTOR.as_pointer())
 
-        with cgutils.for_range(builder, args[7]) as loop:
-            down = builder.mul(loop.index, args[6])
+        starts = [(start(k), start(k + 2), start(k + 4)) for k in range(0, len(types_of), 6)]
+        best = [[cgutils.alloca_once_value(builder, lowest) for _ in range(_VECTORS)] for _ in starts]
+        with cgutils.for_range(builder, count) as loop:
+            down = builder.mul(loop.index, row)
             up = builder.neg(builder.mul(loop.index, back))
+            for (_, a, b), found in zip(starts, best):
+                for v in range(_VECTORS):
+                    x = builder.load(place(a, down, v), align=8)
+                    y = builder.load(place(b, up, v), align=8)
+                    total, largest = builder.fadd(x, y), builder.load(found[v])
+                    larger = builder.fcmp_ordered(">", total, largest, flags=("nnan", "nsz"))
+                    builder.store(builder.select(larger, total, largest), found[v])
+        for (out, _, _), found in zip(starts, best):
             for v in range(_VECTORS):
-                x = builder.load(place(a, down, v), align=8)
-                y = builder.load(place(b, up, v), align=8)
-                total, largest = builder.fadd(x, y), builder.load(best[v])
-                larger = builder.fcmp_ordered(">", total, largest, flags=("nnan", "nsz"))
-                builder.store(builder.select(larger, total, largest), best[v])
-        for v in range(_VECTORS):
-            builder.store(builder.load(best[v]), place(out, ir.Constant(_INDEX, 0), v), align=8)
+                builder.store(builder.load(found[v]), place(out, ir.Constant(_INDEX, 0), v), align=8)
         return context.get_dummy_value()
 
-    return types.void(out, n, a, n, b, n, n, n), emit
+    return types.void(types.intp, types.intp, sums), emit
 
 
 @inner
@@ -76,13 +85,16 @@ def inside_best(weight, n, single_root, charts):
         at, below = width * row, (width - 1) * row  # where this width begins, and the one before
         starts = n + 1 - width
         for i in range(0, starts, TOGETHER):
-            _best_sums(pair, at + i, right, i, left, below + i + 1, row, width)
+            _best_sums(row, width, (pair, at + i, right, i, left, below + i + 1))
         for i in range(starts):
             arc_right[at + i] = weight[i, i + width] + pair[at + i]
             arc_left[at + i] = weight[i + width, i] + pair[at + i]
         for i in range(0, starts, TOGETHER):
-            _best_sums(right, at + i, arc_right, row + i, right, below + i + 1, row, width)
-            _best_sums(left, at + i, left, i, arc_left, at + i, row, width)
+            both = (
+                right, at + i, arc_right, row + i, right, below + i + 1,
+                left, at + i, left, i, arc_left, at + i,
+            )  # fmt: skip
+            _best_sums(row, width, both)
         if single_root and width < n:
             right[at] = -np.inf  # the root has no half tree that ends before the last word
     return right[n * row]
