@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pullback.kernels.tree_cuts import feasibility, laminar, networks, subtours
+from pullback.kernels.tree_cuts import face, feasibility, laminar, networks, subtours
 from pullback.kernels.tree_cuts import projection as tree_projection
 from pullback.kernels.trees import arborescence
 from reference.active_set import face_projector
@@ -27,7 +27,7 @@ def project_backward(grad, point, sets, lengths=None):
     batch, nodes, _ = grad.shape
     lengths = np.full(batch, nodes - 1) if lengths is None else np.asarray(lengths)
     out = np.full(grad.shape, np.nan, grad.dtype)
-    tree_projection.project_backward(grad, lengths, point, sets, out, 0, batch)
+    face.project_backward(grad, lengths, point, sets, out, 0, batch)
     return out
 
 
@@ -173,7 +173,7 @@ def test_other_instances_are_left_alone():
     point, sets, out = np.full(scores.shape, 7.0), np.full((4, 7, 1), 7), np.full(scores.shape, 7.0)
     lengths, left = np.full(4, 6), np.empty(4, bool)
     assert tree_projection.project(scores, lengths, False, 0, point, sets, left, 1, 3) == -1
-    assert tree_projection.project_backward(scores, lengths, everything, faces, out, 1, 3) == -1
+    assert face.project_backward(scores, lengths, everything, faces, out, 1, 3) == -1
     assert np.array_equal(point[1:3], everything[1:3]) and np.array_equal(sets[1:3], faces[1:3])
     for array in (point, sets, out):
         assert (array[[0, 3]] == 7).all() and not (array[1:3] == 7).any()
@@ -274,7 +274,8 @@ def _search_within(point, family):
     for members in family:
         number += laminar.insert(n, number, np.isin(np.arange(n + 1), members), words, sets, arcs_into) > 0
     goal = 1 - 1e-9
-    count, settled = subtours.separate_within(n, number, goal, words, sets, arcs_into, nodes, edges, queue)
+    around = np.empty((n + 2, n + 2))
+    count, settled = subtours.separate_within(n, number, goal, words, sets, arcs_into, nodes, edges, queue, around)
     done = 0
     while True:
         there_is, settled, done = subtours.next_set(

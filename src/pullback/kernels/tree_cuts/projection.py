@@ -24,8 +24,9 @@ Where arcs have labels, so do the columns: sparsemax runs over pairs of head and
 import numpy as np
 
 from pullback.kernels.tools import inner, kernel
-from pullback.kernels.tree_cuts.columns import labels_of, lift, refresh, tilt, total
-from pullback.kernels.tree_cuts.dual import LIMIT, curvature, largest_penalty, minimize, newton
+from pullback.kernels.tree_cuts.columns import labels_of, lift, refresh, total
+from pullback.kernels.tree_cuts.dual import LIMIT, largest_penalty, minimize
+from pullback.kernels.tree_cuts.face import freedom, rank, write_sets
 from pullback.kernels.tree_cuts.feasibility import is_feasible
 from pullback.kernels.tree_cuts.laminar import (
     ARC,
@@ -33,8 +34,6 @@ from pullback.kernels.tree_cuts.laminar import (
     WORD,
     inflow,
     insert,
-    meet,
-    penalize,
     remove,
     start,
     uncross,
@@ -46,7 +45,7 @@ from pullback.kernels.tree_cuts.tight import complete
 CUT = 5e-10  # a set is violated when it receives less than 1 − CUT; far above what the dual leaves
 CUT_WITHIN = 1e-10  # the same inside the sets of a family; what crosses the family may add up that of many
 ZERO = 1e-10  # where a step ends exactly at a kink, a vanishing entry is left with round-off
-STEPS = 2  # of the dual before looking for more sets; more of them once sets are nested
+STEPS = 2  # of the dual before looking for more sets
 SOLVED, LEFT, UNSOLVED = 0, 1, 2
 MANY, PER_WORD = 8, 0.125  # more sets than this together are deeply nested
 FEW = 32  # dimensions of a face on which few trees mix
@@ -99,26 +98,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
             _write_point(n, number, words, family, arcs, point[b])
             if _has_ties(n, score, words, arcs, seen):
                 number = complete(n, number, words, family, arcs, nodes, edges, queue[:N], queue[N:], reached, found[0])
-            _write_sets(n, number, words, family, arcs, hessian, sets[b])
-    return -1
-
-
-@kernel
-def project_backward(grad, lengths, point, sets, out, lo, hi):
-    """The Jacobian of `project`, which is symmetric, times `grad`: its orthogonal projection on the face's directions.
-
-    These are 0 off the support of `point`, sum to 0 in each column and within each active set.  So center each column
-    on its support and solve one small system, whose matrix is the Hessian of the dual.
-    """
-    N, width = grad.shape[1:]
-    words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
-    hessian, places = np.empty((N + 2, N + 2)), np.empty(width, np.uint32)
-    for b in range(lo, hi):
-        if lengths[b] < 0:
-            continue
-        out[b] = 0.0
-        number = _unpack(lengths[b], sets[b], words, family)
-        _project_on_face(lengths[b], number, grad[b], point[b], words, family, arcs, hessian, places, out[b])
+            write_sets(n, number, words, family, arcs, hessian, sets[b])
     return -1
 
 
@@ -207,8 +187,8 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
             return SOLVED, number
         patience = steps if violated > 0 else LIMIT
         if rounds > 0 and many and (turn + 1) % rounds == 0:
-            freedom = _freedom(n, words, arcs)
-            if 3 * number > 2 * freedom and freedom - _rank(n, number, words, sets, arcs, hessian) < FEW:
+            free = freedom(n, words, arcs)
+            if 3 * number > 2 * free and free - rank(n, number, words, sets, arcs, hessian) < FEW:
                 return LEFT, number
     return UNSOLVED, number
 
@@ -221,7 +201,8 @@ def _add_cuts(n, number, goal, nested, score, words, sets, arcs, hessian, row, n
     that crosses it falls apart into sets which do not, and receive as much less than 1 together.
     """
     if nested:
-        count, settled = separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue, hessian)
+        around = hessian  # which is written anew at the next step
+        count, settled = separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue, around)
     else:
         count, settled = n, separate(n, goal, words, arcs, nodes, edges, queue)
     violated, done = 0, np.int64(0)
@@ -235,28 +216,6 @@ def _add_cuts(n, number, goal, nested, score, words, sets, arcs, hessian, row, n
         if nested:
             words_of(n, number, found[0], words, sets)
         number = _add_cut(n, number, score, words, sets, arcs, row, found)
-
-
-@inner
-def _freedom(n, words, arcs):
-    """How many arcs have mass, beyond one for each word."""
-    total = -n
-    for j in range(1, n + 1):
-        for c in range(words[j].count):
-            total += arcs[j, c].mass > 0.0
-    return total
-
-
-@inner
-def _rank(n, number, words, sets, arcs, hessian):
-    """How many of the sets are independent on the arcs with mass."""
-    for k in range(1, number):
-        sets[k].free = 1
-    _mark_dependent(n, number, words, sets, arcs, hessian)
-    total = 0
-    for k in range(1, number):
-        total += sets[k].free == 1
-    return total
 
 
 @inner
@@ -307,97 +266,3 @@ def _has_ties(n, score, words, arcs, seen):
                 ties += seen[place] == x
                 seen[place] = x
     return 64 * ties >= max(met, 1)
-
-
-@inner
-def _write_sets(n, number, words, sets, arcs, hessian, active):
-    """Write the independent sets of the family that receive exactly 1."""
-    for k in range(1, number):
-        sets[k].free = sets[k].multiplier != 0.0 or sets[k].equality
-    _mark_dependent(n, number, words, sets, arcs, hessian)
-    independent = 0
-    for k in range(1, number):
-        sets[k].listed = independent
-        independent += sets[k].free == 1
-    for j in range(1, n + 1):
-        k = words[j].home
-        while k > 0:
-            if sets[k].free == 1:
-                active[sets[k].listed, j >> 6] |= np.int64(1) << np.int64(j & 63)
-            k = sets[k].parent
-
-
-@inner
-def _mark_dependent(n, number, words, sets, arcs, hessian):
-    """Mark by free = 2 the free sets that depend on others."""
-    for k in range(1, number):
-        sets[k].step = 0.0
-    curvature(n, number, words, sets, arcs, hessian)
-    newton(number, sets, hessian)
-
-
-@inner
-def _unpack(n, active, words, sets):
-    """The family of the active sets, all free; returns the number of sets."""
-    start(n, False, words, sets)
-    sets[1].free = 0
-    sets[1].step = 0.0
-    number = np.int64(2)
-    for q in range(n):
-        sets[number].size = 0
-        for j in range(1, n + 1):
-            if active[q, j >> 6] >> np.int64(j & 63) & 1:
-                sets[number].size += 1
-                sets[number].parent = words[j].home  # larger sets come first
-                words[j].home = number
-        if sets[number].size == 0:
-            break
-        sets[number].free = 1
-        number += 1
-    return number
-
-
-@inner
-def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, places, out):
-    """Subtract from the centered columns the centered indicators of the active sets, each with its multiplier."""
-    labels = labels_of(point, words)
-    for j in range(1, n + 1):
-        words[j].count = 0
-    for i in range(n + 1):
-        filled = np.uint64(0)
-        for m in range(labels, labels * (n + 1)):  # without a branch, which the processor could only guess
-            places[filled] = m
-            filled += np.uint64(point[i, m] > 0.0)
-        for q in range(filled):
-            m = np.int64(places[q])
-            j = m // labels if labels > 1 else m
-            arc = arcs[j, words[j].count]
-            arc.head = i
-            arc.label = m - labels * j
-            arc.mass = 1.0
-            arc.value = grad[i, m]
-            words[j].count += 1
-    for k in range(number):
-        sets[k].gradient = 0.0
-    for j in range(1, n + 1):
-        meet(j, number, words, sets)
-        mean = 0.0
-        for c in range(words[j].count):
-            mean += arcs[j, c].value / words[j].count
-        for c in range(words[j].count):
-            arcs[j, c].value -= mean
-            arcs[j, c].set = sets[words[arcs[j, c].head].home].meet
-            sets[arcs[j, c].set].gradient -= arcs[j, c].value
-    for k in range(number - 1, 0, -1):
-        sets[sets[k].parent].gradient += sets[k].gradient
-    curvature(n, number, words, sets, arcs, hessian)
-    newton(number, sets, hessian)
-    penalize(number, sets)
-    for j in range(1, n + 1):
-        count = words[j].count
-        tilt(words[j], sets, arcs[j])
-        mean = 0.0
-        for c in range(count):
-            mean += arcs[j, c].slope / count
-        for c in range(count):
-            out[arcs[j, c].head, labels * j + arcs[j, c].label] = arcs[j, c].value + arcs[j, c].slope - mean
