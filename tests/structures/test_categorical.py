@@ -192,3 +192,9 @@ def test_the_entropy_of_probabilities_has_no_derivative_at_zero():
     p = torch.tensor([0.0, 0.25, 0.75], dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(CHOICE.maximum_entropy(p), p)
     assert_close(gradient, torch.tensor([0.0, -math.log(0.25) - 1, -math.log(0.75) - 1], dtype=torch.float64))
+
+
+def test_the_gradient_of_the_log_partition_of_large_scores_in_single_precision_is_the_marginals():
+    scores = torch.tensor([[2e4, 2e4, 1e4], [3e4 + 1 / 512, 3e4, -torch.inf]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(pb.Categorical().log_partition(scores).sum(), scores)
+    assert_close(gradient, pb.Categorical().marginals(scores).detach(), atol=1e-7, rtol=0)

@@ -193,3 +193,16 @@ def test_labelled_trees_are_differentiated_on_their_face(single_root):
     scores = 0.3 * torch.randn(4, 5, 5, 3, generator=generator, dtype=torch.float64)
     trees = pb.DependencyTree(single_root=single_root, labelled=True)
     assert torch.autograd.gradcheck(trees.sparsemap, scores.requires_grad_(), eps=1e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("scale", [1e9, 1e12, 1e14, 1e16, 1e25])
+def test_sparsemap_of_tied_scores_that_are_far_apart_is_a_mixture_or_an_error(scale, single_root):
+    scores = torch.randn(3, 10, 10, generator=torch.Generator().manual_seed(1), dtype=torch.float64).round() * scale
+    for one in scores:
+        try:
+            point = pb.DependencyTree(single_root=single_root).sparsemap(one)
+        except pb.ConvergenceError:
+            assert scale > 1e9
+        else:
+            assert_close(point[:, 1:].sum(0), point.new_ones(9), atol=1e-6, rtol=0)

@@ -336,3 +336,10 @@ def test_a_graph_in_pieces_is_refused_unless_its_pieces_are_the_trees():
     assert_close(pb.SpanningTree.forest(2).sparsemap(scores), (scores == 0).float())
     with pytest.raises(ValueError, match="no forest of 2 trees"):
         pb.SpanningTree.forest(2).argmax(scores.masked_fill(scores == 0, -torch.inf))
+
+
+def test_sparsemap_that_rounding_leads_out_of_the_polytope_is_an_error():
+    signs = torch.tensor([[1, -1, 1, 1], [-1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]]).double()
+    assert_close(pb.SpanningTree().sparsemap(1e8 * signs)[0, 2:], signs.new_ones(2))
+    with pytest.raises(pb.ConvergenceError, match="did not converge"):
+        pb.SpanningTree().sparsemap(1e20 * signs)

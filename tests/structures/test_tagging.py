@@ -358,3 +358,13 @@ def test_a_search_that_knows_parts_alone_is_refused():
         Copied().sparsemap(random_scores(3, 3))
     with pytest.raises(TypeError, match=r"Copied has scores of its own, and needs a `project` of its own"):
         Copied().project(random_scores(3, 3))
+
+
+def test_log_prob_of_half_precision_is_the_same_under_autocast():
+    generator = torch.Generator().manual_seed(0)
+    scores, transitions = torch.randn(4, 3, generator=generator).half(), torch.randn(3, 3, generator=generator).half()
+    tagging = pb.Tagging(transitions)
+    tags = tagging.argmax(scores)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = tagging.log_prob(scores, tags)
+    assert_close(inside.float(), tagging.log_prob(scores, tags).float(), atol=1e-3, rtol=1e-3)

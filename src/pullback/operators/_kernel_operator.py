@@ -27,6 +27,8 @@ Work = Callable[..., float]
 Refusal = Callable[..., str]
 """What is wrong with an instance that a kernel could not solve: refusal(its name, *its arrays)."""
 
+_ROUNDING = 1e-6  # of a point, in single precision
+
 EXAMPLES: dict[str, Callable[[], tuple[Any, ...]]] = {}
 """Inputs to try every operator with, by its name."""
 
@@ -224,6 +226,7 @@ def projection_operator(
     keeps: str | None = None,
     curved: bool = False,
     also: str | None = None,
+    most: float | None = 1.0,
     work: Work,
     **options: Any,
 ) -> Callable[..., Any]:
@@ -234,6 +237,7 @@ def projection_operator(
     curved: the Jacobian is not constant, because distance is not Euclidean; then there is no second derivative.
     also: an input that has a gradient beside the scores, for which the Jacobian writes one more product; that one has
     no derivative.
+    most: no number of the point is above it; None where the kernel sees to that itself.
     """
     forward = parse(signature)
     point = forward.outputs[0]
@@ -265,7 +269,8 @@ def projection_operator(
             _no_derivative(ctx)
         return apply(ctx, gradient)[0], *(None,) * len(kept)
 
-    operator = kernel_operator(forward, kernel, work=work, save=keep, backward=differentiate, **options)
+    nearest = kernel if most is None else _inside(kernel, len(forward.inputs), most)
+    operator = kernel_operator(forward, nearest, work=work, save=keep, backward=differentiate, **options)
     again = also is None and not curved
     EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient", again)
     backward = kernel_operator(
@@ -276,6 +281,27 @@ def projection_operator(
         backward=_no_derivative if curved else differentiate_again,
     )
     return operator
+
+
+def _inside(kernel: Kernel, place: int, most: float) -> Kernel:
+    """The kernel, where no number of the point at `place` is above `most` by rounding.
+
+    Numbers above it by more are those of scores so far apart that rounding decides: the search did not converge.
+    """
+
+    def run(*arguments: Any) -> int:
+        report = kernel(*arguments)
+        *_, lo, hi = arguments
+        point = arguments[place][lo:hi]
+        if report == -1 and not point.max(initial=0.0) <= most:
+            largest = point.reshape(len(point), -1).max(1)
+            outside = np.flatnonzero(~(largest <= most + _ROUNDING))
+            if len(outside):
+                return -2 - (lo + int(outside[0]))
+            np.minimum(point, most, out=point)
+        return report
+
+    return run
 
 
 def _memory(signature: Signature, kept: Sequence[str]) -> tuple[Callable[..., None], Callable[[Any], list[Any]]]:

@@ -29,6 +29,7 @@ sparsemax = projection_operator(
     "sparsemax(scores[n]) -> point[n]",
     kernels.simplex.sparsemax,
     jacobian=kernels.simplex.sparsemax_backward,
+    most=None,
     keeps="point",
     work=_work,
     refusal=_refusal,

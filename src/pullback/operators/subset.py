@@ -34,6 +34,7 @@ project = projection_operator(
     "subset_project(scores[n], low[], high[]) -> point[n]",
     kernels.subset.project,
     jacobian=kernels.subset.project_backward,
+    most=None,
     work=lambda scores, *_: 4.0 * scores.shape[-1],
     refusal=_refusal,
 )

@@ -102,9 +102,11 @@ class Categorical(Simplex, KBest, Enumerable):
     def log_partition(self, scores: Tensor) -> Tensor:
         """log Σ eˢ."""
         scores = self.restrict(scores)
-        value = in_single(scores).logsumexp(-1)
-        _check(value.detach().isfinite(), scores.detach())
-        return value.to(scores.dtype)
+        exact = in_single(scores)
+        value = exact.detach().logsumexp(-1)
+        rest = (exact - value.unsqueeze(-1)).logsumexp(-1)  # nearly 0; its derivative loses no digits of large scores
+        _check(rest.detach().isfinite(), scores.detach())
+        return (value + rest).to(scores.dtype)
 
     def marginals(self, scores: Tensor) -> Tensor:
         """Softmax."""

@@ -15,6 +15,7 @@ from pullback.structures._compiled import CompiledLattice
 from pullback.structures._one_hot import chosen_index, one_hot
 from pullback.structures._schemes import Scheme, bio, bioes
 from pullback.structures._sequences import list_padded_sequences
+from pullback.structures._structure import in_single
 from pullback.structures._tables import check_table, expected, fit_table
 
 
@@ -122,8 +123,8 @@ class Tagging(CompiledLattice):
         Differentiable in start, transitions and end, not in `point`.
         """
         self._check_facts(point.shape)
-        point = point.detach()
-        return tagging.couple(point, self._table(point), self._lengths_of(point))[0]
+        exact = in_single(point.detach())
+        return tagging.couple(exact, self._table(exact), self._lengths_of(exact))[0].to(point.dtype)
 
     def project(self, point: Tensor) -> Tensor:
         tables = {"transitions": self.transitions, "start": self.start, "end": self.end}

@@ -261,6 +261,6 @@ def lift(n, number, place, score, words, sets, arcs, row):
                 refresh(j, n, number, 0.0, score, words, sets, arcs, row)
                 for c in range(words[j].count):
                     received += arcs[j, c].mass if arcs[j, c].set < place else 0.0
-        if received <= MUCH:
+        if received <= MUCH or entry + beyond == entry:
             return
         beyond /= received

@@ -24,6 +24,7 @@ from pullback.kernels.tree_cuts.laminar import penalize
 
 SOLVED = 1e-11  # the residual at which the dual counts as solved
 ACCURACY = 0.1  # the part of its slope that a line search may leave
+FAR = 1e9  # a penalty beside which masses are hardly told from rounding
 LIMIT = 20_000  # steps; four will do unless scores are far apart
 TRIALS = 20  # of which multipliers a step brings to 0; five will do
 PERIOD = 8  # steps, of which one changes a single multiplier
@@ -177,11 +178,14 @@ def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
     0 means solved to the precision that the penalties allow.  Stops after `steps` steps if the residual is below ¼.
     A Newton step that round-off keeps from leading down is replaced by one that changes the worst multiplier alone,
     which always does; so is every 8th step, since flat directions may hold each other up.  ∞ means that no end was
-    found.
+    found, or none before penalties are so large that rounding decides.
     """
     for step in range(LIMIT):
         gradient(n, number, words, sets, arcs)
-        tolerance = SOLVED + 4e-15 * largest_penalty(number, sets)
+        largest = largest_penalty(number, sets)
+        if largest > FAR:
+            return np.inf
+        tolerance = SOLVED + 4e-15 * largest
         residual, worst = _choose_free(number, tolerance, sets)
         if residual <= tolerance:
             return 0.0

@@ -62,7 +62,8 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     − 1; below 0 the instance is skipped.  sets (batch, N, ⌈N/64⌉) int64: each row holds a set, word j as bit j mod 64
     of entry j div 64; larger sets come first, rows of zeros last.  The sets are nested or disjoint and independent,
     hence no more than the words.  With the support of the point they are all that the backward needs.  rounds: after so
-    many, an instance where few trees seem to mix is left, which `left` (batch,) tells; none is if it is 0.
+    many, an instance where few trees seem to mix is left, which `left` (batch,) tells, and so is one on which the
+    search does not converge; none is if it is 0.
     Returns the first instance without a tree or with a score of NaN or +∞, -2 - b if the search on instance b did not
     converge, or -1.
     """
@@ -91,9 +92,9 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
             )
             if outcome != UNSOLVED:
                 break
-        if outcome == UNSOLVED:
+        left[b] = outcome != SOLVED
+        if outcome == UNSOLVED and rounds == 0:
             return -2 - b
-        left[b] = outcome == LEFT
         if not left[b]:
             _write_point(n, number, words, family, arcs, point[b])
             if _has_ties(n, score, words, arcs, seen):
