@@ -3,11 +3,12 @@
 Sentences are digits; one comes after a "!", another after a "?".  A BiLSTM with biaffine scores parses, and the
 decoder reads from the root: the first answer is the digit that hangs on the root, the second the digit that hangs on
 that one.  It sees neither the order nor any other word, so it can be right only if the tree says which word is which.
-Asked both
-questions at once, the parser soon hangs the second digit on whatever is at the root, and is caught there: a better word
-at the root would lose it.  So the second question comes later.
+
+Asked both questions at once, the parser soon hangs the second digit on whatever is at the root, and is caught there: a
+better word at the root would lose it.  So the second question comes later.
+
 `frozen` trains the decoder alone and tells what can be known without a gradient to the parser: it answers a quarter to
-a third; `spigot_eg` answers 80 and 100 of a hundred, and places both words rightly in 70.
+a third.  `spigot_eg` answers 80 and 100 of a hundred, and places both words rightly in 70.
 """
 
 import argparse
