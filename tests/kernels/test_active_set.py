@@ -245,8 +245,8 @@ def dependent_projection(scores, bonus, vertices, capacity=4):
             break
         if len(active) == len(weights):
             old = len(weights)
-            larger = np.empty((2 * old + 2, 2 * old))
-            larger[:old, :old], larger[-2:, :old] = factor[:old], factor[-2:]
+            larger = np.empty((2 * old + 3, 2 * old))
+            larger[:old, :old], larger[-3:, :old] = factor[:old], factor[-3:]
             factor, trial = larger, np.append(trial, trial)
             weights, kept = np.append(weights, weights), np.append(kept, kept)
         count = len(active)

@@ -24,7 +24,7 @@ from pullback.kernels.tree_cuts.laminar import penalize
 
 SOLVED = 1e-11  # the residual at which the dual counts as solved
 ACCURACY = 0.1  # the part of its slope that a line search may leave
-FAR = 1e9  # a penalty beside which masses are hardly told from rounding
+FAR = 1e10  # a penalty beside which masses are hardly told from rounding
 LIMIT = 20_000  # steps; four will do unless scores are far apart
 TRIALS = 20  # of which multipliers a step brings to 0; five will do
 PERIOD = 8  # steps, of which one changes a single multiplier
