@@ -297,7 +297,7 @@ def _inside(kernel: Kernel, place: int, most: float) -> Kernel:
             largest = point.reshape(len(point), -1).max(1)
             outside = np.flatnonzero(~(largest <= most + _ROUNDING))
             if len(outside):
-                return -2 - (lo + int(outside[0]))
+                return -2 - int(lo + outside[0])
             np.minimum(point, most, out=point)
         return report
 
