@@ -19,13 +19,14 @@ def over_batch(kernel: Kernel, arguments: Sequence[Any], *, batch: int, work: fl
     """What `kernel(*arguments, lo, hi)` reports over `range(batch)`: the first instance it could not solve, or −1.
 
     `work` estimates the nanoseconds in all: below 0.3 ms a second thread costs more than it brings; from 2 ms on the
-    batch is cut into pieces, of which each thread takes one after the other.  Each instance is computed by one thread,
-    so the answer does not depend on how many there are.
+    batch is cut into pieces, of which each thread takes one after the other: more of them share long and short
+    instances more evenly, and each has to lay out its arrays.  Each instance is computed by one thread, so the answer
+    does not depend on how many there are.
     """
     threads = torch.get_num_threads() if work >= 300_000 and batch > 1 else 1
     if threads == 1:
         return int(kernel(*arguments, 0, batch))
-    pieces = min(threads * (4 if work >= 2_000_000 else 1), batch)
+    pieces = min(threads * (4 if work >= 40_000_000 else 2 if work >= 2_000_000 else 1), batch)
     waiting = iter(range(pieces))  # several threads may draw from it
     reports: list[tuple[int, int]] = []
     errors: list[BaseException] = []
