@@ -237,6 +237,8 @@ def lift(n, number, place, score, words, sets, arcs, row):
     Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
     reaches the distance from the threshold to the best arc from outside.  Far beyond, where scores are equal, every
     word has left the set and Newton's method is blind again.
+
+    Each trial lists the same words anew: those that need arcs from outside at the first, which is the farthest.
     """
     labels = labels_of(score, words)
     entry = np.inf
@@ -248,16 +250,17 @@ def lift(n, number, place, score, words, sets, arcs, row):
                 if sets[words[i].home].meet < place:
                     for l in range(labels):
                         best = max(best, row[labels * i + l])
-            words[j].spread = words[j].threshold - best
-            entry = min(entry, words[j].spread)
+            entry = min(entry, words[j].threshold - best)
+            words[j].spread = words[j].threshold - best - words[j].slack  # a penalty that the list of j can bear
     sets[place].step = 0.0
     beyond = 1.0
+    farthest = entry + beyond
     while True:
         sets[place].multiplier = entry + beyond
         penalize(number, sets)
         received = 0.0
         for j in range(1, n + 1):
-            if contains(place, j, words, sets) and words[j].spread - sets[place].multiplier < words[j].slack:
+            if contains(place, j, words, sets) and words[j].spread < farthest:
                 refresh(j, n, number, 0.0, score, words, sets, arcs, row)
                 for c in range(words[j].count):
                     received += arcs[j, c].mass if arcs[j, c].set < place else 0.0
