@@ -120,6 +120,15 @@ def test_the_projection_is_a_mixture_of_trees_without_a_better_one(n, batch, sin
             assert least_inflow(point[0]) > 1 - 1e-9, name
 
 
+def test_a_word_that_only_the_first_trial_of_a_new_set_reaches_is_listed_at_the_last_as_well():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(2000, 5))[np.arange(2000)[:, None], rng.integers(5, size=(2000, 9))][:, :, None]
+    scores = scores + 0.1 * rng.normal(size=(2000, 9, 9))
+    scores[:, 0, 2:] = -np.inf  # heads that are liked alike, and one word below the root: large sets receive nothing
+    point, _ = project(scores)
+    assert gaps(scores, point, False).max() < 1e-9
+
+
 def test_equal_scores_give_symmetric_points():
     point, _ = project(np.zeros((1, 5, 5)))
     assert np.allclose(point[0][:, 1:], (1 - np.eye(5)[:, 1:]) / 4)

@@ -8,6 +8,8 @@ import numpy as np
 from pullback.kernels.subset.selection import list_allowed, select_largest
 from pullback.kernels.tools import fmax, inner, kernel, summing
 
+_LEAST = -np.finfo(np.float64).max
+
 
 @inner
 def _argmax(scores, low, high, best, item, score):
@@ -118,12 +120,14 @@ def _project(scores, low, high, point, score):
     total, _ = _clipped_sum(score, 0.0)
     if not low <= total <= high:
         k = low if total < low else high
-        left, right = least - 1.0 - 1e-15 * abs(least), largest
-        tau, is_found, left, right = _threshold(score, k, 0.5 * left + 0.5 * right, left, right)
+        left, right = max(least - 1.0 - 1e-15 * abs(least), _LEAST), largest
+        tau, is_found = 0.5 * left + 0.5 * right, False
+        if left < right:
+            tau, is_found, left, right = _threshold(score, k, tau, left, right)
         while not is_found:  # large scores: no float is near enough to τ, so search relative to the nearest one
             for i in range(len(score)):
                 score[i] -= tau
-            tau, is_found, left, right = _threshold(score, k, 0.0, left - tau, right - tau)
+            tau, is_found, left, right = _threshold(score, k, 0.0, min(left - tau, -1.0), right - tau)
     for i in range(len(score)):
         point[i] = min(max(score[i] - tau, 0.0), 1.0)
     return True
