@@ -156,12 +156,12 @@ class KBest(Structure):
             )
         vertices, size = self.best_vertices(scores.detach(), k)
         used = scores.unsqueeze(-1 - self.event_dims).masked_fill(vertices == 0, 0)
-        values = self.count_once(used * vertices).flatten(-self.event_dims).sum(-1)
+        values = self.count_once(used * vertices).flatten(-self.event_dims).sum(-1, dtype=torch.float64)
         if self.has_own_scores:
             at = len(self.batch_shape(scores))
-            values = values + self.own_score(vertices.movedim(at, 0)).movedim(0, at)
+            values = values + self.own_score(vertices.double().movedim(at, 0)).movedim(0, at)
         missing = torch.arange(k, device=size.device) >= size.unsqueeze(-1)
-        return TopK(vertices, values.masked_fill(missing, -torch.inf), size)
+        return TopK(vertices, values.masked_fill(missing, -torch.inf).to(scores.dtype), size)
 
     @abstractmethod
     def best_vertices(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

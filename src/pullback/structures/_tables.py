@@ -20,13 +20,16 @@ def check_table(structure: str, name: str, given: Any, dims: int) -> None:
 
 
 def fit_table(structure: str, name: str, given: Tensor, scores: Tensor, shape: Sequence[int]) -> Tensor:
-    """The table on the device and in the precision of the scores; raises where it does not broadcast to `shape`."""
+    """The table on the device and in the precision of the scores, half precision kept in single.
+
+    Raises where it does not broadcast to `shape`.
+    """
     if given.shape[-1] != shape[-1] or not broadcasts(given.shape, torch.Size(shape)):
         raise ValueError(
             f"{structure}: {name} has shape {tuple(given.shape)} for scores of shape {tuple(scores.shape)}; "
             f"expected one that broadcasts to {tuple(shape)}."
         )
-    return given.to(scores.device, scores.dtype)
+    return given.to(scores.device, torch.promote_types(scores.dtype, torch.float32))
 
 
 def expected(scores: Tensor, share: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ class Binary(LogLinear, Enumerable):
     def entropy(self, scores: Tensor) -> Tensor:
         """Bit by bit, log(1 + e^−|s|) + |s| σ(−|s|)."""
         scores = self.restrict(scores)
-        size = in_single(scores).abs()
+        size = scores.double().abs()
         forbidden = size == torch.inf
         size = size.masked_fill(forbidden, 0)
         bits = softplus(-size) + size * (-size).sigmoid()

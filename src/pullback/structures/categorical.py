@@ -118,8 +118,9 @@ class Categorical(Simplex, KBest, Enumerable):
     def entropy(self, scores: Tensor) -> Tensor:
         """−Σ p log p."""
         scores = self.restrict(scores)
-        log_p = in_single(scores).log_softmax(-1).masked_fill(scores == -torch.inf, 0)
-        return -(self.marginals(in_single(scores)) * log_p).sum(-1).to(scores.dtype)
+        log_p = scores.double().log_softmax(-1)
+        log_p = log_p.masked_fill(log_p == -torch.inf, 0)  # where p is 0
+        return -(self.marginals(scores.double()) * log_p).sum(-1).to(scores.dtype)
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """−Σ p log p: a point of the simplex is the mean of one distribution only.

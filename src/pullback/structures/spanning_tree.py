@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pullback.operators import spanning_tree as operators
 from pullback.operators._register import may_need_grad
+from pullback.operators._search import Found
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, relative_to_best
 from pullback.structures._checks import check_parts, check_sample_shape, check_tolerance
 from pullback.structures._limits import check_count
@@ -107,6 +108,13 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
     def count_once(self, numbers: Tensor) -> Tensor:
         return numbers / 2
+
+    def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
+        found = super()._search(scores, spanning=spanning, start=start)  # which counts every edge twice
+        return found._replace(gap=self.count_once(found.gap))
+
+    def _tolerance_or(self, gap: float) -> float:
+        return 2 * super()._tolerance_or(gap)
 
     def gradient_of_parts(self, gradient: Tensor) -> Tensor:
         return gradient + gradient.mT

@@ -97,7 +97,7 @@ class Tagging(CompiledLattice):
         transitions, start, end = table[..., None, :-2, :], table[..., None, -2:-1, :], table[..., None, -1:, :]
         first, last = (at[..., None, None] for at in self._ends(scores))
         pairs = scores.unsqueeze(-2) + torch.where(first, start, transitions) + torch.where(last, end, 0.0)
-        return tagging.pairs(pairs, lengths)[1]
+        return tagging.pairs(pairs, lengths)[1].to(scores.dtype)
 
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare(scores)
