@@ -44,7 +44,7 @@ _MODULES = {
     "estimators.straight_through": "Gapped GumbelRao ReinMax StraightThrough gapped_ste gumbel_rao reinmax",
     "estimators.supervised": "Supervised frozen supervised",
     "estimators.surrogate": "Surrogate",
-    "instruments._drawing": "Drawing",
+    "instruments.drawing._drawing": "Drawing",
     "instruments.compare": "GradientComparison GradientRow compare_gradients",
     "instruments.draw": "draw",
     "operators._convergence": "ConvergenceError ConvergenceWarning",

@@ -64,9 +64,9 @@ from pullback.estimators.straight_through import (
 )
 from pullback.estimators.supervised import Supervised, frozen, supervised
 from pullback.estimators.surrogate import Surrogate
-from pullback.instruments._drawing import Drawing
 from pullback.instruments.compare import GradientComparison, GradientRow, compare_gradients
 from pullback.instruments.draw import draw
+from pullback.instruments.drawing._drawing import Drawing
 from pullback.operators._convergence import ConvergenceError, ConvergenceWarning
 from pullback.regularizers._regularizer import MirrorMap, Prediction, Regularizer
 from pullback.regularizers.entropy import Entropy

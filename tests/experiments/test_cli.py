@@ -14,7 +14,7 @@ import torch
 import pullback as pb
 from pullback.experiments import arguments, cli, demo, listings, records, sweep
 from pullback.experiments.cli import main
-from pullback.experiments.estimators import standard_options
+from pullback.experiments.rows import standard_options
 from pullback.experiments.run import Run
 from pullback.experiments.sweep import cells, parse_assignment, rows_of
 from pullback.experiments.task import Task
@@ -254,21 +254,21 @@ def test_tasks_are_listed(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("name", SETUPS)
-def test_a_task_is_told_with_its_estimators_and_settings(name, capsys, monkeypatch):
+def test_a_task_is_listed_with_its_estimators_and_settings(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")
     main(["tasks", name])
-    told = re.split(r"[\s,]+", capsys.readouterr().out)
-    assert {*SETUPS[name].task.estimators(), f"steps={SETUPS[name].steps}"} <= set(told)
+    words = re.split(r"[\s,]+", capsys.readouterr().out)
+    assert {*SETUPS[name].task.estimators(), f"steps={SETUPS[name].steps}"} <= set(words)
 
 
 @pytest.mark.parametrize("name", SETUPS)
-def test_a_task_tells_which_rows_know_the_true_structure_or_why_none_does(name, capsys, monkeypatch):
+def test_a_task_says_which_rows_know_the_true_structure_or_why_none_does(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")
     task = SETUPS[name].task
     main(["tasks", name])
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("true structure")]
     if "gold" in task.estimators():
-        assert "gold is told it" in line and all(row in line for row in task.losses()) and task.losses()
+        assert "gold is given it" in line and all(row in line for row in task.losses()) and task.losses()
     else:
         assert line.rstrip().endswith(f"{task.without_gold}, so there are no rows gold and supervised")
         assert task.without_gold != Task.without_gold

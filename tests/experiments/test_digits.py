@@ -5,7 +5,7 @@ import torch
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
-from pullback.experiments.task import Told, batch_of
+from pullback.experiments.task import DecodesLabel, batch_of
 from pullback.experiments.tasks.digits import Digits, images_of_digits, soft_places
 from small_runs import SMALL
 
@@ -40,7 +40,7 @@ def test_the_images_of_a_list_show_its_digits():
 def test_gold_puts_every_image_at_its_place(name):
     task = SMALL[name].task
     with torch.no_grad():
-        measures = task.measures(task.model(Told(task.known()["gold"])).eval(), task.data()["test"])
+        measures = task.measures(task.model(DecodesLabel(task.known()["gold"])).eval(), task.data()["test"])
     assert measures["exact"] == measures["elements"] == 1
 
 

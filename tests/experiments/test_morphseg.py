@@ -5,7 +5,7 @@ import torch
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
-from pullback.experiments.task import Told, batch_of
+from pullback.experiments.task import DecodesLabel, batch_of
 from pullback.experiments.tasks.morphseg import FILES, MorphSegmentation, miscounts, read, windows
 from small_runs import SMALL
 
@@ -93,7 +93,7 @@ def test_the_loss_is_least_where_the_counts_are_right():
 
 def test_yardsticks_are_what_they_say():
     test = TASK.data()["test"]
-    scores = {name: TASK.measures(TASK.model(Told(known)).eval(), test) for name, known in TASK.known().items()}
+    scores = {name: TASK.measures(TASK.model(DecodesLabel(known)).eval(), test) for name, known in TASK.known().items()}
     assert scores["gold"]["boundary_f1"] == scores["gold"]["words"] == 1
     assert scores["letters"]["boundary_recall"] == 1 > scores["letters"]["boundary_precision"] > 0
     assert scores["whole"]["boundary_recall"] < 0.1
@@ -102,7 +102,7 @@ def test_yardsticks_are_what_they_say():
 
 def test_morphs_are_counted_by_the_likeliest_kind_of_each_segment():
     task = TASK
-    model = task.model(Told(task.known()["letters"])).eval()
+    model = task.model(DecodesLabel(task.known()["letters"])).eval()
     decoder = model.decoder
     torch.nn.init.zeros_(decoder.kind[-1].weight)
     torch.nn.init.zeros_(decoder.kind[-1].bias)

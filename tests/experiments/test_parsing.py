@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import pullback as pb
-from pullback.experiments.estimators import Taught, make_estimator
 from pullback.experiments.mistakes import Mistake
-from pullback.experiments.task import Told, batch_of
+from pullback.experiments.rows import LearnsLabel, make_estimator
+from pullback.experiments.task import DecodesLabel, batch_of
 from pullback.experiments.tasks.conllu import Sentence, read
 from pullback.experiments.tasks.parsing import FILES, Parsing
 from pullback.experiments.words import Lexicon, WordVectors, shape_of
@@ -104,7 +104,7 @@ def test_yardsticks_are_what_they_say(projective):
     scores = {}
     for name, known in task.known().items():
         assert task.trees(batch).contains(known(batch).float()).all() or name == "gold"
-        scores[name] = task.measures(task.model(Told(known)).eval(), test)
+        scores[name] = task.measures(task.model(DecodesLabel(known)).eval(), test)
     assert set(scores["gold"].values()) == {1.0}
     below_first = (batch.heads == 1).sum() + (batch.heads[:, 0] == 0).sum()
     assert scores["flat"]["uas"] == pytest.approx(float(below_first / inside.sum()))
@@ -127,7 +127,7 @@ def test_uas_counts_words_and_whole_trees():
         heads[0, last] = 1 + int(heads[0, last] == 1)
         return pb.DependencyTree.arcs(heads)
 
-    found = task.measures(task.model(Told(one_mistake)).eval(), test)
+    found = task.measures(task.model(DecodesLabel(one_mistake)).eval(), test)
     batch = batch_of(test)
     words = int(batch.lengths.sum())
     assert found["uas"] == pytest.approx(1 - 1 / words)
@@ -142,7 +142,7 @@ def test_uas_counts_words_and_whole_trees():
 def test_each_loss_pulls_the_prediction_to_the_true_tree(loss, projective):
     task = Parsing(projective=projective, hidden=8)
     estimator = make_estimator(task, loss, {}, 0.0)
-    assert isinstance(estimator, Taught)
+    assert isinstance(estimator, LearnsLabel)
     batch = batch_of(task.data()["train"], 4)
     trees, scores = task.trees(batch), torch.randn(batch.y.shape, generator=torch.Generator().manual_seed(1))
     scores.requires_grad_()

@@ -9,7 +9,7 @@ import torch
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
-from pullback.experiments.task import Told, batch_of
+from pullback.experiments.task import DecodesLabel, batch_of
 from pullback.experiments.tasks import polarity, reviews
 from pullback.experiments.tasks.polarity import Polarity
 from pullback.experiments.tasks.rationales import Rationales, chosen
@@ -30,9 +30,9 @@ def write(folder, lines=LINES, words=None, vectors=None):
     return str(folder)
 
 
-def told(task, row):
+def decoding_from(task, row):
     """A model that decodes from a structure which is known."""
-    return task.model(Told(task.known()[row])).eval()
+    return task.model(DecodesLabel(task.known()[row])).eval()
 
 
 # ---- reading
@@ -137,7 +137,7 @@ def test_measures_say_what_trees_are_like():
     task = Polarity(rounds=2)
     data = task.data()["test"]
     batch = batch_of(data)
-    flat, chain = (task.measures(told(task, row), data) for row in ("flat", "chain"))
+    flat, chain = (task.measures(decoding_from(task, row), data) for row in ("flat", "chain"))
     assert flat["heard"] == 1 and flat["depth"] == 1 and flat["neighbors"] == 0
     assert chain["neighbors"] == pytest.approx(1 - len(batch.y) / float(batch.lengths.sum()))
     assert chain["heard"] == pytest.approx(float(batch.lengths.clamp_max(2).sum() / batch.lengths.sum()))
@@ -213,10 +213,10 @@ def test_measures_of_rationales_count_words():
     for choice in ("words", "spans"):
         task = Rationales(choice=choice)
         data = task.data()["test"]
-        every = task.measures(told(task, "every_word"), data)
+        every = task.measures(decoding_from(task, "every_word"), data)
         assert every["chosen"] == 1 and every["alone"] == every["empty"] == 0
     batch = batch_of(data)
-    found = Rationales().measures(told(Rationales(), "random"), data)
+    found = Rationales().measures(decoding_from(Rationales(), "random"), data)
     assert found["chosen"] == pytest.approx(float(Rationales().budget(batch).sum() / batch.lengths.sum()))
     assert 0 < found["alone"] < 1
 
@@ -225,7 +225,7 @@ def test_measures_of_rationales_count_words():
 def test_a_picture_highlights_what_was_chosen(choice):
     task = Rationales(choice=choice)
     data = task.data()["test"]
-    first, *_ = task.pictures(told(task, "every_word"), data)
+    first, *_ = task.pictures(decoding_from(task, "every_word"), data)
     batch = batch_of(data)
     number = int((batch.lengths >= 5).nonzero()[0])
     assert first.svg.count("<rect") > int(batch.lengths[number]) and "the model says" in first.title

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import pullback as pb
-from pullback.experiments.estimators import make_estimator
 from pullback.experiments.mistakes import Mistake
+from pullback.experiments.rows import make_estimator
 from pullback.experiments.spans import share_of_found, spans_of
-from pullback.experiments.task import Told, batch_of
+from pullback.experiments.task import DecodesLabel, batch_of
 from pullback.experiments.tasks.tagging import FILES, SCHEME, NameTagging, Post, read
 from small_runs import SMALL
 
@@ -106,7 +106,7 @@ def test_spans_are_counted_as_tags_alone_tell():
 def test_yardsticks_are_what_they_say():
     task = NameTagging(hidden=4)
     test = task.data()["test"]
-    scores = {name: task.measures(task.model(Told(known)).eval(), test) for name, known in task.known().items()}
+    scores = {name: task.measures(task.model(DecodesLabel(known)).eval(), test) for name, known in task.known().items()}
     assert set(scores["gold"].values()) == {1.0} and set(scores["outside"].values()) == {0.0}
     assert scores["random"]["f1"] < 0.3
 

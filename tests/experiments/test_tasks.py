@@ -8,7 +8,7 @@ import torch
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.supervision import SupervisedTask
-from pullback.experiments.task import Told, batch_of
+from pullback.experiments.task import DecodesLabel, batch_of
 from pullback.experiments.tasks import clusters, listops
 from pullback.experiments.tasks.expressions import parse
 from pullback.experiments.tasks.listops import ListOps
@@ -56,7 +56,7 @@ def test_every_task_has_its_yardsticks(name):
 
 def test_gold_is_tested_with_the_true_structure():
     task = SMALL["listops"].task
-    model = task.model(Told(task.known()["gold"])).eval()
+    model = task.model(DecodesLabel(task.known()["gold"])).eval()
     measures = task.measures(model, task.data()["test"])
     assert measures["edges"] == measures["uas"] == 1 and measures["flat_uas"] < 1
 

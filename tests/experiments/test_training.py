@@ -11,11 +11,11 @@ import torch
 
 import pullback as pb
 from pullback.experiments.batches import Order
-from pullback.experiments.estimators import make_estimator
 from pullback.experiments.evaluation import evaluate
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.optimizers import make_optimizer
 from pullback.experiments.records import Log, read_records
+from pullback.experiments.rows import make_estimator
 from pullback.experiments.training import Diverged, train
 from pullback.experiments.watcher import Watcher
 from small_runs import SMALL, Interrupting, clusters, history

@@ -7,7 +7,7 @@ import torch
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
-from pullback.experiments.task import Told, batch_of
+from pullback.experiments.task import DecodesLabel, batch_of
 from pullback.experiments.tasks.vae import DigitsVAE, drawing, posterior_of, surprise
 from small_runs import SMALL
 
@@ -41,7 +41,7 @@ def test_the_bound_is_below_the_likelihood(name, estimator):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bound_is_tight_where_descriptions_say_nothing(name):
     task = SMALL[name].task
-    model = task.model(Told(task.known()["random"])).eval()
+    model = task.model(DecodesLabel(task.known()["random"])).eval()
     model.decoder.network[0].weight.data.zero_()
     with torch.no_grad():
         measures = task.measures(model, task.data()["validation"])

@@ -31,7 +31,7 @@ class RunCommand(Generic[AnyTask]):
             with settings of its own if need be: "spigot(step_size=0.1)".
         set: an option of the estimator or a setting, such as step_size=0.1; may be given several times.
         noise: the scale of Gumbel noise on the scores in training, for estimators of the kind "pulled back"; others
-            have none (`pullback estimators` tells).
+            have none; `pullback estimators` lists the kinds.
         noise_until: the share of the steps after which there is no noise; it falls to 0 in a line.  0: it stays.
         out: the folder for runs; each has a folder of its own in it.
         accelerator: cpu, gpu or auto; under torchrun, processes share each batch.
@@ -49,7 +49,7 @@ class RunCommand(Generic[AnyTask]):
 
     def the_run(self) -> Run[AnyTask]:
         """What is trained."""
-        runs = cells(self.run, rows_of(self.estimator, self.run.task), 1, self.set, _told(self))
+        runs = cells(self.run, rows_of(self.estimator, self.run.task), 1, self.set, _noise_of_rows(self))
         if len(runs) > 1:
             raise Mistake(f"run: these are {len(runs)} runs; `pullback sweep` trains one model for each.")
         runs[0].refuse_noise(self.noise or 0.0)
@@ -65,7 +65,7 @@ class SweepCommand(Generic[AnyTask]):
         seeds: how many seeds, counted from --seed.
         set: values of an option or setting, such as step_size=0.1,1,10; may be given several times.
         noise: the scale of Gumbel noise on the scores in training, for estimators of the kind "pulled back"; others
-            have none (`pullback estimators` tells).
+            have none; `pullback estimators` lists the kinds.
         noise_until: the share of the steps after which there is no noise; it falls to 0 in a line.  0: it stays.
         engine: processes on this machine, here (one after the other), or ray.
         workers: how many runs at a time.
@@ -89,10 +89,10 @@ class SweepCommand(Generic[AnyTask]):
 
     def runs(self) -> list[Run[AnyTask]]:
         """What is trained."""
-        return cells(self.run, rows_of(self.estimators, self.run.task), self.seeds, self.set, _told(self))
+        return cells(self.run, rows_of(self.estimators, self.run.task), self.seeds, self.set, _noise_of_rows(self))
 
 
-def _told(command: RunCommand[Any] | SweepCommand[Any]) -> dict[str, float]:
+def _noise_of_rows(command: RunCommand[Any] | SweepCommand[Any]) -> dict[str, float]:
     """The noise that was asked for; what is not said is that of the set-up."""
     asked = {"noise": command.noise, "noise_until": command.noise_until}
     return {name: value for name, value in asked.items() if value is not None}

@@ -14,19 +14,19 @@ from rich.table import Table
 import pullback as pb
 from pullback.experiments import arguments, demo, events, listings, records
 from pullback.experiments.display import RunDisplay, measures_in_words, watching
-from pullback.experiments.estimators import make_estimator
 from pullback.experiments.mistakes import Mistake, unknown
 from pullback.experiments.report import markdown, page
+from pullback.experiments.rows import make_estimator
 from pullback.experiments.run import Run
 from pullback.experiments.sweep import Engine, cells, rows_of, sweep
-from pullback.experiments.task import Informed, Task, batch_of
+from pullback.experiments.task import Labelled, Task, batch_of
 from pullback.experiments.tasks import SETUPS, TASKS
 from pullback.experiments.training import Diverged, train
 from pullback.experiments.watcher import Together
 
 
 @dataclass(frozen=True)
-class Entry:
+class Command:
     """A command: what it is about, what it does with the words after it, and whether the first of them is a task.
 
     One that `trains` goes on where it was stopped.
@@ -184,7 +184,7 @@ def _compare(given: Sequence[str], console: Console) -> int:
     model = task.model(pb.ste()).eval()  # no dropout: the exact gradient is that of one loss
     batch = batch_of(task.data()["train"], command.examples)
     for estimator in estimators.values():
-        if isinstance(estimator, Informed):
+        if isinstance(estimator, Labelled):
             estimator.look_at(batch)
     with torch.no_grad():
         scores = model.encoder(batch)
@@ -259,11 +259,11 @@ def _nothing_more(command: str, given: Sequence[str], usage: str = "") -> None:
 
 
 COMMANDS = {
-    "run": Entry("train one model", _run, of_a_task=True, trains=True),
-    "sweep": Entry("train one model for each estimator, combination of settings and seed", _sweep, True, trains=True),
-    "compare": Entry("compare the gradients of estimators on a batch", _compare, of_a_task=True),
-    "report": Entry("write one page about the runs of a folder", _report),
-    "tasks": Entry("list the tasks; with the name of one, what can be chosen in it", _tasks),
-    "estimators": Entry("list the estimators of the catalog", _estimators),
-    "demo": Entry("compare estimators on two tasks in a few minutes, and write a report", _demo, trains=True),
+    "run": Command("train one model", _run, of_a_task=True, trains=True),
+    "sweep": Command("train one model for each estimator, combination of settings and seed", _sweep, True, trains=True),
+    "compare": Command("compare the gradients of estimators on a batch", _compare, of_a_task=True),
+    "report": Command("write one page about the runs of a folder", _report),
+    "tasks": Command("list the tasks; with the name of one, what can be chosen in it", _tasks),
+    "estimators": Command("list the estimators of the catalog", _estimators),
+    "demo": Command("compare estimators on two tasks in a few minutes, and write a report", _demo, trains=True),
 }

@@ -10,7 +10,7 @@ import torch
 
 from pullback.experiments.records import Record
 from pullback.experiments.run import Run
-from pullback.experiments.task import Informed, Model, Picture, Split, Told, batch_of
+from pullback.experiments.task import DecodesLabel, Labelled, Model, Picture, Split, batch_of
 
 PROBE = 64  # examples of training whose gradients are recorded
 
@@ -21,7 +21,7 @@ def evaluate(run: Run[Any], model: Model, data: Mapping[str, Split]) -> Record:
         found: Record = {"validation": run.task.measures(model, data["validation"])}
         same = data["test"] is data["validation"]
         found["test"] = found["validation"] if same else run.task.measures(model, data["test"])
-    if not isinstance(model.estimator, Informed):
+    if not isinstance(model.estimator, Labelled):
         with aside(run, model):
             found["gradient"] = probe(model, batch_of(data["train"], PROBE))
     return found
@@ -48,11 +48,11 @@ def draw(run: Run[Any], model: Model, data: Mapping[str, Split]) -> list[Picture
 def aside(run: Run[Any], model: Model) -> Iterator[None]:
     """A look at the model that leaves it and the random numbers of training as they were.
 
-    Whoever is told a random structure is told another one in every run; all else is measured with the same draws.
+    A yardstick that decodes from random structures gets others in every run; all else is measured with the same draws.
     """
     was_training = model.training
     model.eval()
     with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(run.seed if isinstance(model.estimator, Told) else 0)
+        torch.manual_seed(run.seed if isinstance(model.estimator, DecodesLabel) else 0)
         yield
     model.train(was_training)

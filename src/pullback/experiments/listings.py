@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 import pullback as pb
-from pullback.experiments.estimators import standard_options
 from pullback.experiments.records import Result
 from pullback.experiments.report.conclusion import conclusion
 from pullback.experiments.report.section import Row, Section
 from pullback.experiments.report.summary import sections
+from pullback.experiments.rows import standard_options
 from pullback.experiments.run import Run
 from pullback.experiments.task import Task
 from pullback.experiments.tasks import SETUPS
@@ -90,12 +90,12 @@ def table_of_task(name: str) -> Table:
 
 
 def _truth(task: Task) -> str:
-    """Which rows are told the true structure, and which learn it; or why there are none."""
+    """Which rows are given the true structure, and which learn it; or why there are none."""
     if "gold" not in task.known():
         return f"{task.without_gold}, so there are no rows gold and supervised"
-    taught = list(task.losses())
-    learn = f"{taught[0]} learns it" if len(taught) == 1 else f"{', '.join(taught)} are supervised: they learn it"
-    return f"gold is told it; {learn}"
+    rows = list(task.losses())
+    learn = f"{rows[0]} learns it" if len(rows) == 1 else f"{', '.join(rows)} are supervised: they learn it"
+    return f"gold is given it; {learn}"
 
 
 def _summary(name: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_typ
 
 import tyro
 
-from pullback.experiments.estimators import Value, make_estimator, standard_options, takes_noise
 from pullback.experiments.mistakes import Mistake, check_counts, unknown
+from pullback.experiments.rows import Value, make_estimator, standard_options, takes_noise
 from pullback.experiments.task import Task
 
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -78,8 +78,9 @@ class Run(Generic[AnyTask]):
         for part in (self.task, self.optimizer):
             _check_choices(part)
         standard = self._standard_options()
-        told = {name: value for name, value in dict(self.options).items() if not _is_same(value, standard.get(name))}
-        object.__setattr__(self, "options", tuple(sorted(told.items())))
+        given = dict(self.options)
+        changed = {name: value for name, value in given.items() if not _is_same(value, standard.get(name))}
+        object.__setattr__(self, "options", tuple(sorted(changed.items())))
         _check("noise", self.noise)
         if not takes_noise(self.task, self.estimator):
             object.__setattr__(self, "noise", 0.0)
@@ -173,7 +174,7 @@ class Run(Generic[AnyTask]):
         standard = replace(standard, estimator=self.estimator, options=())  # one that takes no noise needs no --noise 0
         settings, before = self.settings(), standard.settings()
         changed = [flag(setting, value) for setting, value in settings.items() if value != before[setting]]
-        # --set would not tell an option from a setting of the same name.
+        # --set takes a name that is both an option and a setting for the setting.
         own = ", ".join(f"{option}={value}" for option, value in self.options if option in settings)
         estimator = flag("estimator", f"{self.estimator}({own})" if own else self.estimator)
         options = [

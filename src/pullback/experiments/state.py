@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pullback.experiments import processes
 from pullback.experiments.cost import Cost
-from pullback.experiments.estimators import make_estimator
 from pullback.experiments.optimizers import make_optimizer
+from pullback.experiments.rows import make_estimator
 from pullback.experiments.run import Run
 from pullback.experiments.task import Model
 

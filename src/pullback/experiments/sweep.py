@@ -13,10 +13,10 @@ from typing import Any, Literal
 import joblib
 import torch
 
-from pullback.experiments.estimators import Value, options_of
 from pullback.experiments.events import Events
 from pullback.experiments.mistakes import Mistake, unknown
 from pullback.experiments.records import Busy, Log
+from pullback.experiments.rows import Value, options_of
 from pullback.experiments.run import Run
 from pullback.experiments.task import Task
 from pullback.experiments.training import Diverged, train
@@ -27,18 +27,22 @@ PATIENCE = 10  # seconds to wait for a run that another process holds
 
 
 def cells(
-    standard: Run[Any], rows: Sequence[str], seeds: int, grid: Sequence[str], told: Mapping[str, float] | None = None
+    standard: Run[Any],
+    rows: Sequence[str],
+    seeds: int,
+    grid: Sequence[str],
+    noise_of_rows: Mapping[str, float] | None = None,
 ) -> list[Run[Any]]:
     """The runs of a sweep: every row with every combination of the grid, for `seeds` seeds.
 
     rows: estimators, each with options and settings of its own if need be: "spigot(step_size=0.1, noise=1)".
     grid: "name=value,value,...": options of estimators, or settings of the run.  An estimator without such an option
     has one cell instead of several; an option that none of them has is a `Mistake`.
-    told: noise and noise_until of rows that do not name their own, if not those of `standard`.
+    noise_of_rows: noise and noise_until of rows that do not name their own, if not those of `standard`.
     """
     if seeds < 1:
         raise Mistake(f"seeds is {seeds}; expected an integer ≥ 1.")
-    starts = [_row(standard, text, told or {}) for text in rows]
+    starts = [_row(standard, text, noise_of_rows or {}) for text in rows]
     axes = [parse_assignment(text) for text in grid]
     for name in {name for name, _ in axes if [other for other, _ in axes].count(name) > 1}:
         raise Mistake(f"{name} is given twice; expected once, in a sweep with a list of values such as {name}=0.1,1.")
@@ -69,14 +73,14 @@ def _with(run: Run[Any], name: str, value: Value, estimators: list[str]) -> Run[
     return run.with_option(name, value) if name in options_of(run.estimator) else run
 
 
-def _row(standard: Run[Any], text: str, told: Mapping[str, float]) -> Run[Any]:
+def _row(standard: Run[Any], text: str, noise_of_rows: Mapping[str, float]) -> Run[Any]:
     name, _, inside = text.strip().partition("(")
     if text.count("(") != text.count(")"):
         raise Mistake(
             f"{text.strip()!r} has a parenthesis without its partner; expected a row such as spigot(step_size=0.1)."
         )
     options = standard.options if name == standard.estimator else ()
-    changes: dict[str, Any] = {"estimator": name, "options": options, **told}
+    changes: dict[str, Any] = {"estimator": name, "options": options, **noise_of_rows}
     run = replace(standard, **changes)
     named: set[str] = set()
     for part in filter(None, inside.rstrip(")").split(",")):

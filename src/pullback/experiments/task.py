@@ -30,25 +30,28 @@ class Picture:
     svg: str
 
 
-class Informed(pb.Estimator):
-    """An estimator that is told something about each batch before it is used: a yardstick for the others."""
+class Labelled(pb.Estimator):
+    """An estimator that knows a structure for each example, its label: a yardstick for the others.
+
+    `look_at` shows it a batch before it is used, and `label_of(batch)` gives the labels.
+    """
 
     label: Tensor
 
-    def __init__(self, tell: Callable[[Any], Tensor]) -> None:
-        self.tell = tell
+    def __init__(self, label_of: Callable[[Any], Tensor]) -> None:
+        self.label_of = label_of
 
     def look_at(self, batch: Any) -> None:
-        """Remembers what is known about `batch`."""
-        self.label = self.tell(batch)
+        """Remembers the labels of `batch`."""
+        self.label = self.label_of(batch)
 
     @property
     def evaluations(self) -> int:
         return 1
 
 
-class Told(Informed):
-    """Decodes from the structure it is told, in training and at test time: the true one, or one that knows nothing."""
+class DecodesLabel(Labelled):
+    """Decodes from its label, in training and at test time: the true structure, or one that knows nothing."""
 
     def loss(self, structure: pb.Structure, scores: Tensor, downstream: Callable[[Tensor], Tensor]) -> Tensor:
         return downstream(self.label.to(scores.dtype)) + no_gradient(structure, scores)
@@ -63,7 +66,7 @@ def no_gradient(structure: pb.Structure, scores: Tensor) -> Tensor:
 
 
 class Model(pb.LatentStructureModel):
-    """Encoder, structure and decoder; at test time the decoder sees the argmax, or what the estimator was told."""
+    """Encoder, structure and decoder; at test time the decoder sees the argmax, or a yardstick's label."""
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Model(pb.LatentStructureModel):
         structure: pb.Structure | Callable[[Any], pb.Structure],
         criterion: Callable[[Any, Any], Tensor] | None = None,
     ) -> None:
-        test_point = estimator if isinstance(estimator, Told) else None
+        test_point = estimator if isinstance(estimator, DecodesLabel) else None
         super().__init__(encoder, decoder, estimator, structure, criterion, test_point)
 
     def loss(self, x: Any, y: Any) -> Tensor:
@@ -96,15 +99,15 @@ class Model(pb.LatentStructureModel):
         return None
 
     def probabilities(self, x: Any) -> Tensor:
-        """How likely each part is: marginals, where the structure has them and the model was not told another point."""
+        """How likely each part is: marginals, where the structure has them and no label is decoded."""
         structure = self.structure_of(x)
-        if isinstance(self.estimator, Told) or not structure.offers(pb.LogLinear):
+        if isinstance(self.estimator, DecodesLabel) or not structure.offers(pb.LogLinear):
             return self.latent(x)
         found: Tensor = cast(pb.LogLinear, structure).marginals(self.encoder(x))
         return found
 
     def _look_at(self, x: Any) -> None:
-        if isinstance(self.estimator, Informed):
+        if isinstance(self.estimator, Labelled):
             self.estimator.look_at(x)
 
 
@@ -118,7 +121,7 @@ class Task(ABC):
     measure: the measure that decides which estimator is best, larger unless `lower_is_better`.
     percent: measures that are shares, and are shown in percent.
     descriptive: measures that describe a model and have no better end.
-    row_settings: settings that tell rows of one table apart; any other setting makes another table.
+    row_settings: settings that may differ between rows of one table; any other setting makes another table.
     without_gold: why there is no row `gold`, where there is none.
     """
 

@@ -11,7 +11,7 @@ from pullback.experiments.run import Run
 
 
 class Watcher:
-    """What someone who looks on is told; does nothing by itself."""
+    """What someone who looks on hears of; does nothing by itself."""
 
     def on_start(self, run: Run[Any], step: int) -> None:
         """The run begins after `step` steps that were taken before."""

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback.instruments._drawing import Drawing, framed
-from pullback.instruments.drawing import Canvas, Example, picture
+from pullback.instruments.drawing import Canvas, Drawing, Example, framed, picture
 from pullback.instruments.drawing.constituency_tree import draw_spans
 from pullback.instruments.drawing.dependency_tree import draw_arcs
 from pullback.instruments.drawing.items import draw_choice, draw_highlights

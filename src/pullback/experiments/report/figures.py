@@ -52,10 +52,10 @@ def _leading(section: Section) -> list[Row]:
 
 def _curves(section: Section) -> list[Figure]:
     measure, colors, scale = section.task.measure, _colors(section), _scale(section)
-    told = [row for row in section.chosen() if row.run.estimator in YARDSTICKS]
+    yardsticks = [row for row in section.chosen() if row.run.estimator in YARDSTICKS]
     leading = _leading(section)
     series = []
-    for row in [*told, *leading]:
+    for row in [*yardsticks, *leading]:
         line, band = _history(row, lambda record: record["validation"].get(measure), scale)
         if line:
             has_band = row not in leading[MOST_BANDS:]

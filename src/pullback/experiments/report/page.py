@@ -178,8 +178,8 @@ def _pictures_by_turns(found: Sequence[Section]) -> list[list[str]]:
 def _pictured(section: Section) -> list[Row]:
     """The rows with pictures: the best, the worst, and the yardsticks around them."""
     rows = section.compared or section.ranked
-    told = [row for row in map(section.yardstick, ("gold", "frozen")) if row is not None]
-    return [*rows[:BEST], *rows[BEST:][-WORST:], *told]
+    yardsticks = [row for row in map(section.yardstick, ("gold", "frozen")) if row is not None]
+    return [*rows[:BEST], *rows[BEST:][-WORST:], *yardsticks]
 
 
 def _pictures_of(section: Section, row: Row, is_open: bool) -> str:

@@ -78,7 +78,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Section:
-    """All runs of a task with the same settings of the task, but for those that tell rows apart."""
+    """All runs of a task with the same settings of the task, but for those that may differ between rows."""
 
     title: str
     task: Task

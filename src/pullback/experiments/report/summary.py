@@ -59,21 +59,21 @@ def _title(runs: Sequence[Run[Any]]) -> str:
     """The set-up, and which settings of the task, or how many steps, all runs have that it has not."""
     run, settings = runs[0], runs[0].settings()
     standard, common = SETUPS[setup_of(run)].settings(), _in_common(runs)
-    told = [name for name in (*vars(run.task), "steps") if name in common and settings[name] != standard[name]]
-    shown = [f"{name.replace('_', ' ')} {settings[name]}" for name in told if name != "data_folder"]
+    named = [name for name in (*vars(run.task), "steps") if name in common and settings[name] != standard[name]]
+    shown = [f"{name.replace('_', ' ')} {settings[name]}" for name in named if name != "data_folder"]
     return ", ".join([setup_of(run), *shown])
 
 
 def _labels(runs: Sequence[Run[Any]]) -> list[str]:
-    """The estimator, and in parentheses what tells it from other rows of the same estimator, or from its set-up."""
+    """The estimator, and in parentheses how it differs from its set-up and from other rows of the same estimator."""
     labels, common = [], _in_common(runs)
     for run in runs:
         same = [other for other in runs if other.estimator == run.estimator]
         standard = replace(SETUPS[setup_of(run)], estimator=run.estimator, options=())
         mine = {name: value for name, value in settings_of_row(run).items() if name not in common}
-        told = _different(mine, [settings_of_row(other) for other in (*same, standard)])
-        told += _different(run.every_option(), [other.every_option() for other in (*same, standard)])
-        labels.append(f"{run.estimator} ({', '.join(told)})" if told else run.estimator)
+        named = _different(mine, [settings_of_row(other) for other in (*same, standard)])
+        named += _different(run.every_option(), [other.every_option() for other in (*same, standard)])
+        labels.append(f"{run.estimator} ({', '.join(named)})" if named else run.estimator)
     return labels
 
 
@@ -83,7 +83,7 @@ def settings_of_row(run: Run[Any]) -> dict[str, Any]:
 
 
 def _in_common(runs: Sequence[Run[Any]]) -> set[str]:
-    """Settings that all runs have alike, but for those that are for some rows alone: they are told with a row."""
+    """Settings that all runs have alike, but for those that are for some rows alone: these are named with a row."""
     of_rows = {"noise", "noise_until", *(runs[0].task.row_settings if runs else ())}
     every = [settings_of_row(run) for run in runs]
     return {name for name in (every[0] if every else ()) if len({one[name] for one in every}) == 1} - of_rows

@@ -166,7 +166,7 @@ SETUPS: dict[str, Run[Any]] = {
         evaluate_every=250,
     ),
 }
-"""Every set-up by its name: what `pullback run NAME` trains unless it is told otherwise."""
+"""Every set-up by its name: what `pullback run NAME` trains if no setting is changed."""
 
 
 _OF_ROWS = ("estimator", "noise", "noise_until", "seed")
@@ -175,7 +175,7 @@ _OF_ROWS = ("estimator", "noise", "noise_until", "seed")
 def setup_of(run: Run[Any]) -> str:
     """The set-up of the same task that differs from a run in the fewest settings.
 
-    What tells the rows of a table apart, and the seeds of a row, does not count: all of them have the same set-up.
+    Estimator, noise and seed do not count: they may differ between the rows of one table.
     """
     given = {name: value for name, value in run.settings().items() if name not in _OF_ROWS}
 

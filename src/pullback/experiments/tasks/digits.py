@@ -45,12 +45,12 @@ class Lists:
 
     @property
     def y(self) -> Tensor:
-        """What is told: the digits (m, n) in ascending order."""
+        """What the model has to predict: the digits (m, n) in ascending order."""
         return self.digits.sort(-1).values
 
     @property
     def places(self) -> Tensor:
-        """What is not: the place (m, n) of each image, from 0."""
+        """What it has to find by itself: the place (m, n) of each image, from 0."""
         return self.digits.argsort(-1).argsort(-1)
 
     def to(self, device: torch.device) -> "Lists":

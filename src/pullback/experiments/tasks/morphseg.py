@@ -73,7 +73,7 @@ def read_all(folder: str, longest: int, widest: int, fewest: int) -> Words:
 
 @dataclass(frozen=True)
 class Batch:
-    """Letters (m, n), lengths (m,), and the true cuts as segments (m, n, w, 1), which the decoder is not told.
+    """Letters (m, n), lengths (m,), and the true cuts as segments (m, n, w, 1), which the decoder does not see.
 
     y: how often each kind of morph is in a word, (m, kinds).  number: of each word in its split.
     """

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake, check_counts
-from pullback.experiments.task import Informed, Model, Picture, Split, Task, batch_of
+from pullback.experiments.task import Labelled, Model, Picture, Split, Task, batch_of
 
 DRAWS = 400  # of a random estimator, for its bias and variance; and for the cosine, which is that of their mean
 
@@ -118,7 +118,7 @@ class SubsetToy(Task):
         targets: Targets = batch_of(split)
         best = distances(pb.Subset(self.k).argmax(targets.y), targets.y)
         found = {"gap": float((distances(model.latent(targets), targets.y) - best).mean())}
-        if isinstance(model.estimator, Informed):
+        if isinstance(model.estimator, Labelled):
             return found
         found["expected_gap"] = float((self.expected_loss(model.encoder(targets), targets.y) - best).mean())
         start = model.get_submodule("encoder").get_buffer("start")[targets.number]

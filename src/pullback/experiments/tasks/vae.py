@@ -23,7 +23,7 @@ from torch.nn.functional import softplus
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake
-from pullback.experiments.task import Model, Picture, Split, Task, Told, batch_of
+from pullback.experiments.task import DecodesLabel, Model, Picture, Split, Task, batch_of
 from pullback.experiments.tasks.digits import PIXELS, images_of_digits
 
 DARKEST = 16
@@ -88,9 +88,9 @@ class Autoencoder(Model):
         return super().loss(x, y) + self.divergence(x)
 
     def posterior(self, images: Images) -> pb.StructureDistribution:
-        """q(z | x): what the scores say; for a yardstick that is told a random z, the prior."""
+        """q(z | x): what the scores say; for a yardstick that decodes from a random z, the prior."""
         estimator, scores = self.estimator, self.encoder(images)
-        if isinstance(estimator, Told):
+        if isinstance(estimator, DecodesLabel):
             return self._prior(scores)
         if isinstance(estimator, pb.Surrogate) and isinstance(estimator.descent, pb.Given):
             scores = scores.detach()  # frozen: the divergence does not train the encoder either

@@ -8,19 +8,19 @@ from torch import Tensor
 
 import pullback as pb
 from pullback.experiments.mistakes import Mistake, unknown
-from pullback.experiments.task import Informed, Task, Told
+from pullback.experiments.task import DecodesLabel, Labelled, Task
 
 Value = bool | int | float | str
 
 
-class Taught(Informed):
-    """Learns the structure it is told by the Fenchel–Young loss of a regularizer, while the decoder sees the argmax.
+class LearnsLabel(Labelled):
+    """Learns its label by the Fenchel–Young loss of a regularizer, while the decoder sees the argmax.
 
     The loss that is recorded is the sum of both, where that of `pb.Supervised` is the decoder's alone.
     """
 
-    def __init__(self, tell: Callable[[Any], Tensor], regularizer: pb.Regularizer) -> None:
-        super().__init__(tell)
+    def __init__(self, label_of: Callable[[Any], Tensor], regularizer: pb.Regularizer) -> None:
+        super().__init__(label_of)
         self.intermediate = pb.FenchelYoungLoss(regularizer, "none")
 
     def loss(self, structure: pb.Structure, scores: Tensor, downstream: Callable[[Tensor], Tensor]) -> Tensor:
@@ -77,8 +77,8 @@ def make_estimator(
 
 def _made_by(task: Task, name: str) -> pb.Estimator:
     if name in task.losses():
-        return Taught(task.known()["gold"], task.losses()[name])
-    return pb.frozen() if name == "frozen" else Told(task.known()[name])
+        return LearnsLabel(task.known()["gold"], task.losses()[name])
+    return pb.frozen() if name == "frozen" else DecodesLabel(task.known()[name])
 
 
 def _from_catalog(name: str, options: dict[str, Any]) -> pb.Estimator:
