@@ -96,7 +96,7 @@ def _choices(lengths: Array, point: Array) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Inwards(Flat):
+class TaggingInterior(Flat):
     """Flat scores of tags, by an interior-point method."""
 
     def are_flat(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array) -> Array:
@@ -146,7 +146,7 @@ sequences = Family(
             _WithOptions,
             capacity="(n * (t - 1) if t < 9 else 8 * n) + 1",
             also="table",
-            flat=_Inwards(least=2, parts=2.5),
+            flat=TaggingInterior(least=2, parts=2.5),
             work=_work,
             **_OPTIONS,
         )
