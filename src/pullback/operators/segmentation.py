@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from pullback import kernels
-from pullback.operators._family import Family, choices, family
+from pullback.operators._family import family
 from pullback.operators._flat import GAP_OF_INTERIOR, Flat
-from pullback.operators._kernel_operator import kernel_operator, partition_operator, projection_operator
+from pullback.operators._kernel_operator import projection_operator
 from pullback.operators._paths import Array, PathKernels, holds_bad_scores
 from pullback.operators._threads import Kernel
 
@@ -58,9 +58,6 @@ sparsemap = projection_operator(
 
 
 # ---- with transitions
-
-
-_JOINED_INPUTS = "scores[n, w, t], transitions[t, t], lengths[] <= n"
 
 
 def _refuse_joined(example: str, scores: Array, transitions: Array, lengths: Any, *_: Any) -> str:
@@ -195,45 +192,16 @@ def _work_of_joined(scores: Array, *_: Any) -> float:
     return 5.0 * float(scores[0].size) + 5.0 * float(scores.shape[1] * scores.shape[3] ** 2)
 
 
-_JOINED_OPTIONS: dict[str, Any] = {"refusal": _refuse_joined, "structure": "Segmentation", "moves": 2}
-
-joined = Family(
-    **vars(
-        choices(
-            "joined_segmentation",
-            _JOINED_INPUTS,
-            "n, w, t",
-            JoinedKernels,
-            capacity="8 * n + 1",
-            also="transitions",
-            flat=SegmentationInterior(least=2, parts=math.inf, rounds=256),
-            work=_work_of_joined,
-            **_JOINED_OPTIONS,
-        )
-    ),
-    log_partition=kernel_operator(
-        f"joined_segmentation_log_partition({_JOINED_INPUTS}) -> value[]",
-        JoinedKernels.log_partition,
-        work=_work_of_joined,
-        **_JOINED_OPTIONS,
-    ),
-    partition=partition_operator(
-        f"joined_segmentation_partition({_JOINED_INPUTS}) -> value[], marginals[n, w, t], steps[t, t]",
-        JoinedKernels.partition,
-        hessian=JoinedKernels.hessian_product,
-        work=lambda *arrays: 2 * _work_of_joined(*arrays),
-        **_JOINED_OPTIONS,
-    ),
-    sample=kernel_operator(
-        f"joined_segmentation_sample({_JOINED_INPUTS}, seeds[], int count) -> vertices[count, n, w, t]",
-        JoinedKernels.sample,
-        work=lambda *arrays: _work_of_joined(*arrays) + 2.0 * arrays[-1][:1].size,
-        **_JOINED_OPTIONS,
-    ),
-    max_marginals=kernel_operator(
-        f"joined_segmentation_max_marginals({_JOINED_INPUTS}) -> best[n, w, t]",
-        JoinedKernels.max_marginals,
-        work=_work_of_joined,
-        **_JOINED_OPTIONS,
-    ),
+joined = family(
+    "joined_segmentation",
+    "scores[n, w, t], transitions[t, t], lengths[] <= n",
+    "n, w, t",
+    JoinedKernels,
+    capacity="8 * n + 1",
+    also="transitions",
+    flat=SegmentationInterior(least=2, parts=math.inf, rounds=256),
+    is_lattice=True,
+    work=_work_of_joined,
+    refusal=_refuse_joined,
+    structure="Segmentation",
 )
