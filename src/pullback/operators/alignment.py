@@ -30,7 +30,8 @@ def _align(scores: Array, lengths: Array, kind: int, by_columns: bool = False) -
 
 def _align_narrowly(scores: Array, lengths: Array, numbers: Sequence[Any]) -> tuple[Array, Array]:
     """The graphs, with nodes in the order that makes the systems of the interior narrow."""
-    return _align(scores, lengths, *numbers, scores.shape[2] > scores.shape[1])
+    (kind,) = numbers
+    return _align(scores, lengths, kind, by_columns=scores.shape[2] > scores.shape[1])
 
 
 def graph_of(event: Sequence[int], length: Sequence[int], kind: int) -> tuple[Tensor, int]:

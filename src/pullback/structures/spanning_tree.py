@@ -155,7 +155,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         return edges
 
     def vertices(self, event: Sequence[int]) -> Tensor:
-        return vertices_by_length(self, event, lambda length: self._list_forests(*length, event[0]))
+        return vertices_by_length(self, event, lambda length: self._list_forests(length[0], event[0]))
 
     def _list_forests(self, n: int, size: int) -> Tensor:
         """Every choice of as many edges between n nodes as a forest has; those with a cycle do not belong."""
