@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from . import _peers
 from ._harness import optional
 
 
@@ -26,14 +27,11 @@ def arcs_from_heads(heads: Tensor) -> Tensor:
     return arcs
 
 
-class TorchStruct:
+class TorchStruct(_peers.TorchStruct):
     """torch-struct: (batch, n, n), head first, the root's arcs on the diagonal."""
 
-    name = "torch-struct"
-
     def __init__(self, scores: Tensor, *, projective: bool, single_root: bool):
-        library = optional("torch_struct")
-        self.family = library.DependencyCRF if projective else library.NonProjectiveDependencyCRF
+        self.family = self.library.DependencyCRF if projective else self.library.NonProjectiveDependencyCRF
         self.multiroot = not single_root
         self.scores = self.from_ours(scores).requires_grad_()  # the projective one refuses scores without gradient
 
@@ -55,24 +53,12 @@ class TorchStruct:
     def distribution(self):
         return self.family(self.scores, multiroot=self.multiroot)
 
-    def log_partition(self) -> Tensor:
-        return self.distribution.partition
 
-    def marginals(self) -> Tensor:
-        return self.distribution.marginals
-
-    def argmax(self) -> Tensor:
-        return self.distribution.argmax
-
-
-class Supar:
+class Supar(_peers.Supar):
     """supar: (batch, n + 1, n + 1), modifier first, node 0 is the root; `argmax` gives head indices."""
 
-    name = "supar"
-
     def __init__(self, scores: Tensor, *, projective: bool, single_root: bool):
-        library = optional("supar.structs")
-        self.family = library.DependencyCRF if projective else library.MatrixTree
+        self.family = self.library.DependencyCRF if projective else self.library.MatrixTree
         self.multiroot = not single_root
         self.scores = self.from_ours(scores).requires_grad_()
 
@@ -91,15 +77,6 @@ class Supar:
     def distribution(self):
         return self.family(self.scores, multiroot=self.multiroot)
 
-    def log_partition(self) -> Tensor:
-        return self.distribution.log_partition
-
-    def marginals(self) -> Tensor:
-        return self.distribution.marginals
-
-    def argmax(self) -> Tensor:
-        return self.distribution.argmax
-
 
 class Ufal:
     """ufal.chu_liu_edmonds: one (n + 1, n + 1) array of doubles per sentence, modifier first, to a list of heads.
@@ -108,10 +85,10 @@ class Ufal:
     root comes by a penalty on the root's arcs.
     """
 
-    name = "ufal"
+    name, module = "ufal", "ufal.chu_liu_edmonds"
 
     def __init__(self, scores: Tensor, *, projective: bool, single_root: bool):
-        self.decode = optional("ufal.chu_liu_edmonds").chu_liu_edmonds
+        self.decode = optional(self.module).chu_liu_edmonds
         self.scores = scores.detach().transpose(1, 2).contiguous()
         self.single_root = single_root
 
@@ -132,10 +109,10 @@ class LpSparseMAP:
     Non-projective trees are multi-root and projective ones single-root, whatever one asks for.
     """
 
-    name = "lp-sparsemap"
+    name, module = "lp-sparsemap", "lpsmap"
 
     def __init__(self, scores: Tensor, *, projective: bool, single_root: bool):
-        self.library = optional("lpsmap")
+        self.library = optional(self.module)
         self.projective = projective
         self.scores = list(TorchStruct.from_ours(scores.detach()).transpose(1, 2).contiguous())
 
@@ -154,9 +131,6 @@ class LpSparseMAP:
         return TorchStruct.to_ours(points.transpose(1, 2).contiguous())
 
 
-_MODULES = {TorchStruct: "torch_struct", Supar: "supar.structs", Ufal: "ufal.chu_liu_edmonds", LpSparseMAP: "lpsmap"}
-
-
 class Peers:
     """The peers that are installed, each holding the same scores; a missing one is None."""
 
@@ -165,7 +139,7 @@ class Peers:
         self.ours = scores
 
     def _make(self, family: type):
-        return family(self.ours, **self.arguments) if optional(_MODULES[family]) else None
+        return family(self.ours, **self.arguments) if optional(family.module) else None
 
     @cached_property
     def torch_struct(self) -> TorchStruct | None:

@@ -10,11 +10,12 @@ from torch import Tensor
 import pullback as pb
 from pullback.operators import chain as operators
 
-from ._harness import OURS, Figure, agree, case, faster_than, optional, take_turns, with_gradient, with_threads
+from . import _peers
+from ._harness import OURS, Figure, agree, case, faster_than, take_turns, with_gradient, with_threads
 
 SIZES = ((32, 25, 10), (64, 50, 20), (16, 200, 32))  # sequences, positions, tags
 SCALES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.01)
-TORCH_STRUCT, ACTIVE_SET = "torch-struct", "active set"
+ACTIVE_SET = "active set"
 
 
 def random_scores(batch: int, n: int, t: int, scale: float = 1.0) -> Tensor:
@@ -25,7 +26,7 @@ def size_of(batch: int, n: int, t: int) -> str:
     return f"{batch} × {n} positions, {t} tags"
 
 
-class TorchStruct:
+class TorchStruct(_peers.TorchStruct):
     """torch-struct's linear chain: (batch, n − 1, tag at i + 1, tag at i), the first unary score in its first step."""
 
     def __init__(self, scores: Tensor) -> None:
@@ -38,21 +39,8 @@ class TorchStruct:
         return steps.contiguous()
 
     @property
-    def family(self):
-        return optional("torch_struct").LinearChainCRF(self.scores)
-
-    def log_partition(self) -> Tensor:
-        return self.family.partition
-
-    def marginals(self) -> Tensor:
-        return self.family.marginals
-
-    def argmax(self) -> Tensor:
-        return self.family.argmax
-
-
-def _peer(scores: Tensor) -> TorchStruct | None:
-    return TorchStruct(scores) if optional("torch_struct") else None
+    def distribution(self):
+        return self.library.LinearChainCRF(self.scores)
 
 
 @case("chain.argmax")
@@ -60,12 +48,12 @@ def argmax() -> Iterator[Figure]:
     """Viterbi against torch-struct."""
     for shape in SIZES:
         scores = random_scores(*shape)
-        peer, chain = _peer(scores), pb.Chain()
+        peer, chain = TorchStruct.of(scores), pb.Chain()
         if peer:
             best = (peer.argmax().detach() * peer.scores).sum((-1, -2, -3))
             agree(chain.inner(scores, chain.argmax(scores)), best, "best sequence", 1e-4)
-        times = take_turns({OURS: lambda: chain.argmax(scores), TORCH_STRUCT: peer and peer.argmax})
-        yield faster_than(times, TORCH_STRUCT, at_least=10.0, size=size_of(*shape))
+        times = take_turns({OURS: lambda: chain.argmax(scores), TorchStruct.name: peer and peer.argmax})
+        yield faster_than(times, TorchStruct.name, at_least=10.0, size=size_of(*shape))
 
 
 @case("chain.sums")
@@ -73,7 +61,7 @@ def sums() -> Iterator[Figure]:
     """Log-partition and marginals, forward and backward, against torch-struct."""
     for shape in SIZES:
         scores, chain = random_scores(*shape).requires_grad_(), pb.Chain()
-        peer, weight = _peer(scores.detach()), random_scores(*shape)
+        peer, weight = TorchStruct.of(scores.detach()), random_scores(*shape)
         for operation, cotangent in (("log_partition", None), ("marginals", weight)):
             ours = lambda: with_gradient(lambda: getattr(chain, operation)(scores), scores, cotangent)
             theirs = None
@@ -81,8 +69,8 @@ def sums() -> Iterator[Figure]:
                 agree(chain.log_partition(scores), peer.log_partition(), operation, 1e-3)
                 given = None if cotangent is None else weight[:, 1:].transpose(-1, -2).contiguous()
                 theirs = lambda: with_gradient(getattr(peer, operation), peer.scores, given)
-            times = take_turns({OURS: ours, TORCH_STRUCT: theirs}, rounds=(3, 15))
-            yield faster_than(times, TORCH_STRUCT, at_least=30.0, size=f"{operation}, {size_of(*shape)}")
+            times = take_turns({OURS: ours, TorchStruct.name: theirs}, rounds=(3, 15))
+            yield faster_than(times, TorchStruct.name, at_least=30.0, size=f"{operation}, {size_of(*shape)}")
 
 
 @case("chain.sparsemap")

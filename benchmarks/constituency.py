@@ -9,6 +9,7 @@ from torch import Tensor
 
 import pullback as pb
 
+from . import _peers
 from ._harness import (
     OURS,
     Figure,
@@ -16,14 +17,12 @@ from ._harness import (
     agree,
     case,
     faster_than,
-    optional,
     take_turns,
     with_gradient,
     with_threads,
 )
 
 SIZES = ((32, 25), (32, 40))  # sentences, words
-TORCH_STRUCT, SUPAR = "torch-struct", "supar"
 
 
 def random_scores(batch: int, n: int, scale: float = 1.0) -> Tensor:
@@ -34,7 +33,7 @@ def size_of(batch: int, n: int) -> str:
     return f"{batch} × {n} words"
 
 
-class TorchStruct:
+class TorchStruct(_peers.TorchStruct):
     """torch-struct's TreeCRF: (batch, n, n, labels), with one label."""
 
     def __init__(self, scores: Tensor) -> None:
@@ -46,22 +45,10 @@ class TorchStruct:
 
     @property
     def distribution(self):
-        return optional("torch_struct").TreeCRF(self.scores)
-
-    def log_partition(self) -> Tensor:
-        return self.distribution.partition
-
-    def marginals(self) -> Tensor:
-        return self.distribution.marginals
-
-    def argmax(self) -> Tensor:
-        return self.distribution.argmax
-
-    def best(self) -> Tensor:
-        return self.distribution.max
+        return self.library.TreeCRF(self.scores)
 
 
-class Supar:
+class Supar(_peers.Supar):
     """supar's ConstituencyCRF: (batch, n + 1, n + 1), a span by the gaps between words where it begins and ends."""
 
     def __init__(self, scores: Tensor) -> None:
@@ -73,26 +60,11 @@ class Supar:
 
     @property
     def distribution(self):
-        return optional("supar.structs").ConstituencyCRF(self.scores)
-
-    def log_partition(self) -> Tensor:
-        return self.distribution.log_partition
-
-    def marginals(self) -> Tensor:
-        return self.distribution.marginals
-
-    def argmax(self) -> list[list[list[int]]]:
-        return self.distribution.argmax
-
-    def best(self) -> Tensor:
-        return self.distribution.max
+        return self.library.ConstituencyCRF(self.scores)
 
 
-def _peers(scores: Tensor) -> dict[str, TorchStruct | Supar | None]:
-    return {
-        TORCH_STRUCT: TorchStruct(scores) if optional("torch_struct") else None,
-        SUPAR: Supar(scores) if optional("supar.structs") else None,
-    }
+def _both(scores: Tensor) -> dict[str, TorchStruct | Supar | None]:
+    return {peer.name: peer.of(scores) for peer in (TorchStruct, Supar)}
 
 
 @case("constituency.argmax")
@@ -101,7 +73,7 @@ def argmax() -> Iterator[Figure]:
     trees = pb.ConstituencyTree()
     for shape in SIZES:
         scores = random_scores(*shape)
-        peers = _peers(scores)
+        peers = _both(scores)
         for peer in filter(None, peers.values()):
             agree(trees.inner(scores, trees.argmax(scores)), peer.best().flatten(), "best tree", 1e-4)
         contenders = {name: peer and peer.argmax for name, peer in peers.items()}
@@ -116,7 +88,7 @@ def sums() -> Iterator[Figure]:
     trees = pb.ConstituencyTree()
     for shape in SIZES:
         scores, weight = random_scores(*shape).requires_grad_(), random_scores(*shape).flip(0)
-        peers = _peers(scores.detach())
+        peers = _both(scores.detach())
         for operation, cotangent, target in (("log_partition", None, 20.0), ("marginals", weight, 8.0)):
             contenders = {OURS: lambda: with_gradient(lambda: getattr(trees, operation)(scores), scores, cotangent)}
             for name, peer in peers.items():

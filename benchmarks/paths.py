@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import pullback as pb
-from pullback.operators import paths as operators
+from pullback.operators import segmentation as operators
 
 from ._harness import OURS, Figure, absolute, agree, case, faster_than, optional, slower_than, take_turns, with_gradient
 

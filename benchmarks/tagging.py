@@ -9,10 +9,10 @@ from torch import Tensor
 
 import pullback as pb
 
+from . import _peers
 from ._harness import OURS, Figure, agree, case, faster_than, optional, slower_than, take_turns, with_gradient
 
 SIZES = ((32, 25, 10), (64, 50, 20), (16, 200, 32))  # sequences, positions, tags
-CRF, SUPAR = "pytorch-crf", "supar"
 SCALES = (1000.0, 30.0, 1.0, 0.3, 0.1, 0.01, 1e-4, 0.0)
 
 
@@ -45,7 +45,7 @@ class TorchCRF:
         return self.model.decode(self.scores.detach(), self.mask)
 
 
-class Supar:
+class Supar(_peers.Supar):
     """supar's linear chain: transitions (t + 1, t + 1) with the start as last row and the end as last column."""
 
     def __init__(self, scores: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> None:
@@ -57,22 +57,13 @@ class Supar:
         self.lengths = torch.full(scores.shape[:1], scores.shape[1])
 
     @property
-    def family(self):
-        return optional("supar.structs").LinearChainCRF(self.scores, self.table, self.lengths)
-
-    def log_partition(self) -> Tensor:
-        return self.family.log_partition
-
-    def marginals(self) -> Tensor:
-        return self.family.marginals
-
-    def argmax(self) -> Tensor:
-        return self.family.argmax
+    def distribution(self):
+        return self.library.LinearChainCRF(self.scores, self.table, self.lengths)
 
 
-def _peers(inputs: tuple[Tensor, ...]) -> dict[str, TorchCRF | Supar | None]:
+def _both(inputs: tuple[Tensor, ...]) -> dict[str, TorchCRF | Supar | None]:
     crf = TorchCRF(*inputs) if optional("torchcrf") else None
-    return {CRF: crf, SUPAR: Supar(*inputs) if optional("supar") else None}
+    return {"pytorch-crf": crf, Supar.name: Supar.of(*inputs)}
 
 
 def tagging_of(inputs: tuple[Tensor, ...]) -> pb.Tagging:
@@ -91,7 +82,7 @@ def argmax() -> Iterator[Figure]:
     """Viterbi against pytorch-crf and supar."""
     for shape in SIZES:
         inputs = random_inputs(*shape)
-        peers = _peers(inputs)
+        peers = _both(inputs)
         contenders = {name: peer and peer.argmax for name, peer in peers.items()}
         times = take_turns({OURS: lambda: tagging_of(inputs).argmax(inputs[0]), **contenders})
         for name in peers:
@@ -103,7 +94,7 @@ def sums() -> Iterator[Figure]:
     """Log-partition and marginals, forward and backward to scores and tables, against pytorch-crf and supar."""
     for shape in SIZES:
         inputs, weight = random_inputs(*shape), random_inputs(*shape)[0].detach()
-        peers = _peers(inputs)
+        peers = _both(inputs)
         for operation, cotangent in (("log_partition", None), ("marginals", weight)):
             contenders = {
                 OURS: _gradients(lambda: getattr(tagging_of(inputs), operation)(inputs[0]), inputs, cotangent)
@@ -116,7 +107,7 @@ def sums() -> Iterator[Figure]:
                     agree(tagging_of(inputs).log_partition(inputs[0]), peer.log_partition(), operation, 1e-3)
                 contenders[name] = _gradients(getattr(peer, operation), peer.inputs, cotangent)
             times = take_turns(contenders, rounds=(3, 15))
-            for name in peers if operation == "log_partition" else (SUPAR,):
+            for name in peers if operation == "log_partition" else (Supar.name,):
                 yield faster_than(times, name, at_least=10.0, size=f"{operation}, {size_of(*shape)}")
 
 

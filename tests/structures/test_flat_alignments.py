@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
-from pullback.operators import paths
+from pullback.operators import alignment
 from pullback.operators._flat import Flat
 
 LENGTHS = torch.tensor([[18, 24], [18, 24], [4, 5], [0, 0], [16, 22]])
@@ -102,7 +102,7 @@ def test_the_derivative_of_a_flat_example_is_a_projection(kind):
 def test_where_the_interior_fails_the_vertices_are_listed_after_all(kind, monkeypatch):
     structure, scores = structure_of(kind), random_scores(kind)
     found = with_gradient(structure, scores)
-    monkeypatch.setattr(paths._Inwards, "project", lambda self, scores, *_: np.zeros(len(scores), bool))
+    monkeypatch.setattr(alignment.AlignmentInterior, "project", lambda self, scores, *_: np.zeros(len(scores), bool))
     assert_same(with_gradient(structure, scores), found)
 
 

@@ -40,8 +40,10 @@ def with_gradients(inputs, **options):
 
 
 def vertices_only(monkeypatch):
-    monkeypatch.setattr(tagging._Inwards, "are_flat", lambda self, scores, lengths, *_: np.zeros(len(lengths), bool))
-    monkeypatch.setattr(tagging._Inwards, "patience", lambda self, lengths, event: None)
+    monkeypatch.setattr(
+        tagging.TaggingInterior, "are_flat", lambda self, scores, lengths, *_: np.zeros(len(lengths), bool)
+    )
+    monkeypatch.setattr(tagging.TaggingInterior, "patience", lambda self, lengths, event: None)
 
 
 def gap_of(structure, scores, point):
@@ -125,7 +127,7 @@ def test_equal_scores_go_by_the_interior_though_few_vertices_mix():
 def test_where_the_interior_fails_the_vertices_are_listed_after_all(monkeypatch):
     inputs = random_inputs()
     found = with_gradients(inputs)
-    monkeypatch.setattr(tagging._Inwards, "project", lambda self, scores, *_: np.zeros(len(scores), bool))
+    monkeypatch.setattr(tagging.TaggingInterior, "project", lambda self, scores, *_: np.zeros(len(scores), bool))
     assert_close(with_gradients(inputs)[0], found[0], atol=1e-9, rtol=0)
 
 

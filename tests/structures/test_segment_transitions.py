@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 import pullback as pb
-from pullback.operators import segments
+from pullback.operators import segmentation
 
 
 def example(forbidden=True):
@@ -78,7 +78,7 @@ def test_the_interior_and_the_vertices_agree_and_so_do_all_gradients(scale):
     wanted = pb.Segmentation(torch.from_numpy(lengths), transitions=inputs[1]).sparsemap(inputs[0])
     gradient = torch.randn(scores.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     expected = torch.autograd.grad((wanted * gradient).sum(), inputs)
-    inside = segments._Inwards(least=2, parts=np.inf)
+    inside = segmentation.SegmentationInterior(least=2, parts=np.inf)
     tables = transitions.expand(2, 3, 3).numpy()
     point, rest = np.empty(scores.shape), np.empty(scores.shape)
     assert inside.project(scores.numpy(), lengths, [tables], point, rest).all()
@@ -96,7 +96,7 @@ def test_transitions_that_are_nearly_equal_go_by_the_interior_after_a_while():
     transitions = 0.003 * signs * (1 - 1e-6 * torch.rand(t, t, generator=generator) ** 3)
     scores = 0.1 * torch.randn(2, n, w, t, generator=generator, dtype=torch.float64)
     structure = pb.Segmentation(transitions=transitions)
-    size = segments.joined.sparsemap(*structure._inputs(scores), 1e-12)[2]
+    size = segmentation.joined.sparsemap(*structure._inputs(scores), 1e-12)[2]
     assert (size == 0).all()
     point = structure.sparsemap(scores)
     rest = scores - point

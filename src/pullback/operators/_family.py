@@ -10,6 +10,7 @@ from pullback.operators._flat import Flat
 from pullback.operators._kernel_operator import Work, kernel_operator, partition_operator
 from pullback.operators._mixture import mixture_operator
 from pullback.operators._mixture_projection import mixture_projection
+from pullback.operators._signature import parse
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,11 @@ def choices(
 
     inputs: what they all take, `scores[n, t, t], lengths[] <= n`.  parts: the shape of a vertex, `n, t, t`; slots: how
     many parts it has at most.  capacity: how many vertices SparseMAP keeps for its derivative, `8 * n`; there is no
-    such operator by default.  also: an input that has a gradient in it beside the scores.  flat: how SparseMAP treats
-    flat scores, if not like others.  work: of each of the best vertices; best: of the argmax, if that takes less.
+    such operator by default.  also: the second input, if it has a gradient beside the scores.  flat: how SparseMAP
+    treats flat scores, if not like others.  work: of each of the best vertices; best: of the argmax, if that takes
+    less.
     """
+    options["moves"] = 1 if also is None else 2
     mixing: dict[str, Any] = {"parts": parts, "slots": slots, "work": lambda *arrays: 20 * work(*arrays), **options}
     return Choices(
         argmax=kernel_operator(
@@ -88,38 +91,46 @@ def family(
     work: Work,
     best: Work | None = None,
     sums: Work | None = None,
+    draws: Work | None = None,
     slots: str = "n",
     capacity: str | None = None,
+    also: str | None = None,
     flat: Flat | None = None,
     keeps: str | None = None,
+    most: float | None = 1.0,
     is_lattice: bool = False,
     **options: Any,
 ) -> Family:
     """All that `choices` makes, and `name_log_partition`, `name_partition`, `name_sample`.
 
-    work: of the sums too; sums: of the log-partition, if that takes less.  keeps: what the Hessian is computed from,
-    the inputs by default.  is_lattice: there is `name_max_marginals`, too.
+    work: of the sums too; sums: of the log-partition, if that takes less; draws: of what samples are drawn from, if
+    that takes more.  also: the partition has one more output then, how often each number of that input is used.
+    keeps: what the Hessian is computed from, the inputs by default.  most: no marginal is above it; None where the
+    kernel sees to that itself.  is_lattice: there is `name_max_marginals`, too.
     """
-    sums = sums or work
-    searches: dict[str, Any] = {"slots": slots, "capacity": capacity, "flat": flat}
+    sums, draws = sums or work, draws or work
+    searches: dict[str, Any] = {"slots": slots, "capacity": capacity, "also": also, "flat": flat}
     chosen = choices(name, inputs, parts, kernels, work=work, best=best, **searches, **options)
+    options["moves"] = 1 if also is None else 2
+    outputs = f"value[], marginals[{parts}]" + ("" if also is None else f", uses[{_dims_of(also, inputs)}]")
     return Family(
         **vars(chosen),
         log_partition=kernel_operator(
             f"{name}_log_partition({inputs}) -> value[]", kernels.log_partition, work=sums, **options
         ),
         partition=partition_operator(
-            f"{name}_partition({inputs}) -> value[], marginals[{parts}]",
+            f"{name}_partition({inputs}) -> {outputs}",
             kernels.partition,
             hessian=kernels.hessian_product,
             keeps=keeps,
+            most=most,
             work=lambda *arrays: 2 * sums(*arrays),
             **options,
         ),
         sample=kernel_operator(
             f"{name}_sample({inputs}, seeds[], int count) -> vertices[count, {parts}]",
             kernels.sample,
-            work=lambda *arrays: work(*arrays) + 2.0 * arrays[-1][:1].size,
+            work=lambda *arrays: draws(*arrays) + 2.0 * arrays[-1][:1].size,
             **options,
         ),
         max_marginals=kernel_operator(
@@ -128,3 +139,8 @@ def family(
         if is_lattice
         else None,
     )
+
+
+def _dims_of(name: str, inputs: str) -> str:
+    """What stands in the brackets of an input."""
+    return ", ".join(parse(f"_({inputs}) -> _[]")[name].dims or ())

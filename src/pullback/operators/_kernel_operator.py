@@ -193,7 +193,7 @@ def partition_operator(
 
     sums = kernel if most is None else _with_limit(kernel, len(forward.inputs) + 1, most)
     operator = kernel_operator(forward, sums, work=work, save=save, backward=differentiate, moves=moves, **options)
-    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "direction_of_", again=False)
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, operator, "direction_of_", again=False)
     hessian_product = kernel_operator(
         second, hessian, work=lambda *arrays: 2 * work(*arrays), backward=_no_derivative, **options
     )
@@ -272,7 +272,7 @@ def projection_operator(
     nearest = kernel if most is None else _inside(kernel, len(forward.inputs), most)
     operator = kernel_operator(forward, nearest, work=work, save=keep, backward=differentiate, **options)
     again = also is None and not curved
-    EXAMPLES[second.name] = _example_of_derivative(forward, second, kept, operator, "gradient", again)
+    EXAMPLES[second.name] = _example_of_derivative(forward, second, operator, "gradient", again)
     backward = kernel_operator(
         second,
         gradient_last,
@@ -324,7 +324,7 @@ def _memory(signature: Signature, kept: Sequence[str]) -> tuple[Callable[..., No
 
 
 def _example_of_derivative(
-    forward: Signature, second: Signature, kept: Sequence[str], operator: Callable[..., Any], moving: str, again: bool
+    forward: Signature, second: Signature, operator: Callable[..., Any], moving: str, again: bool
 ) -> Callable[[], tuple[Any, ...]]:
     """The example of the function itself, what it gives, and directions or a gradient, whose names begin with `moving`.
 

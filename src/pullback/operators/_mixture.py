@@ -4,7 +4,7 @@ A vertex is a list of flat part indices, one for each slot, −1 where a slot is
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,26 +73,31 @@ def _are_certified(scores: Array, parts: Array, size: Array, gap: Array, toleran
     return certified
 
 
+class Batch(NamedTuple):
+    """Examples whose nearest mixtures are looked for: what is given, and the arrays that are filled.
+
+    facts: what the structure takes beside scores.  lo, hi: the range of the examples.  tolerance: the largest gap.
+    """
+
+    scores: Array
+    facts: Sequence[Any]
+    point: Array
+    parts: Array
+    size: Array
+    lo: int
+    hi: int
+    tolerance: float = GAP_OF_DERIVATIVE
+
+
 def nearest(
-    kernel: Kernel,
-    scores: Array,
-    facts: Sequence[Any],
-    point: Array,
-    parts: Array,
-    size: Array,
-    lo: int,
-    hi: int,
-    *,
-    start: Array | None = None,
-    rounds: int | None = None,
-    tolerance: float = GAP_OF_DERIVATIVE,
+    kernel: Kernel, batch: Batch, *, start: Array | None = None, rounds: int | None = None
 ) -> tuple[Array, Array, int]:
     """Runs the active-set method: (gaps, whether they are within the tolerance, report)."""
-    batch, most, slots = parts.shape
-    start = np.empty((batch, 0, slots), np.int32) if start is None else start
-    probabilities = np.empty((batch, most), scores.dtype)
-    gap, iterations, converged = np.empty(batch), np.empty(batch, np.int64), np.ones(batch, np.bool_)
-    limits = (max(tolerance, GAP_OF_DERIVATIVE), MAX_ITERATIONS if rounds is None else rounds, most)
-    found = (point, parts, probabilities, size, gap, iterations, converged)
-    report = mixture(kernel)(scores, *facts, start, *limits, *found, lo, hi)
+    count, most, slots = batch.parts.shape
+    start = np.empty((count, 0, slots), np.int32) if start is None else start
+    probabilities = np.empty((count, most), batch.scores.dtype)
+    gap, iterations, converged = np.empty(count), np.empty(count, np.int64), np.ones(count, np.bool_)
+    limits = (max(batch.tolerance, GAP_OF_DERIVATIVE), MAX_ITERATIONS if rounds is None else rounds, most)
+    found = (batch.point, batch.parts, probabilities, batch.size, gap, iterations, converged)
+    report = mixture(kernel)(batch.scores, *batch.facts, start, *limits, *found, batch.lo, batch.hi)
     return gap, converged, report

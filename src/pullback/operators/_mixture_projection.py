@@ -12,7 +12,7 @@ from torch import Tensor
 from pullback.operators._convergence import warn_of_gap
 from pullback.operators._flat import FAR, Flat
 from pullback.operators._kernel_operator import Work, projection_operator
-from pullback.operators._mixture import GAP_OF_DERIVATIVE, nearest
+from pullback.operators._mixture import GAP_OF_DERIVATIVE, Batch, nearest
 from pullback.operators._signature import parse
 from pullback.operators._threads import Kernel
 
@@ -68,7 +68,6 @@ class ByVertices:
     """The point and its derivative by the vertices that mix, as an operator calls them.
 
     products: how many gradients there are, that of the scores and maybe that of what vertices have scores from.
-    Everywhere `facts` are what the structure takes beside scores.
     """
 
     kernels: Any
@@ -77,7 +76,7 @@ class ByVertices:
 
     def project(self, scores: Array, *given: Any) -> int:
         *facts, tolerance, point, parts, size, lo, hi = given
-        return self.search.run(scores, facts, point, parts, size, lo, hi, tolerance=tolerance)
+        return self.search.run(Batch(scores, facts, point, parts, size, lo, hi, tolerance))
 
     def differentiate(self, scores: Array, *given: Any) -> int:
         *facts, tolerance, parts, size, gradient = given[: -2 - self.products]
@@ -85,7 +84,7 @@ class ByVertices:
         most, size = int(size[lo:hi].max(initial=0)), size.copy()
         while most > parts.shape[1]:  # a search that does not go on from another may end with more than that one
             parts, point = np.empty((len(scores), most + most // 4, parts.shape[2]), np.int32), np.empty_like(scores)
-            report = self.search.run(scores, facts, point, parts, size, lo, hi, tolerance=tolerance)
+            report = self.search.run(Batch(scores, facts, point, parts, size, lo, hi, tolerance))
             if report != -1:
                 return report
             most = int(size[lo:hi].max(initial=0))
@@ -114,11 +113,11 @@ class MaybeFlat:
         are_long = self.flat.are_long(facts[self.place][lo:hi])
         borders = [lo, *(lo + 1 + np.flatnonzero(are_long[1:] != are_long[:-1])), hi]
         for begin, end in itertools.pairwise(borders):
-            found = (point, parts, size)
+            batch = Batch(scores, facts, point, parts, size, begin, end, tolerance)
             if are_long[begin - lo]:
-                report = self._project_long(scores, facts, tolerance, found, rest, begin, end)
+                report = self._project_long(batch, rest)
             else:
-                report = self.by_vertices.project(scores, *facts, tolerance, *found, begin, end)
+                report = self.by_vertices.search.run(batch)
             if report != -1:
                 return report
         return -1
@@ -138,71 +137,49 @@ class MaybeFlat:
                 product[flatly] = here
         return report
 
-    def _project_long(
-        self,
-        scores: Array,
-        facts: Sequence[Any],
-        tolerance: float,
-        found: tuple[Array, Array, Array],
-        rest: Array,
-        lo: int,
-        hi: int,
-    ) -> int:
+    def _project_long(self, batch: Batch, rest: Array) -> int:
         """A few rounds tell which examples are flat; the others go on, with a limit if they have one."""
-        search, (point, _, size) = self.by_vertices.search, found
-        limits: dict[str, Any] = {"rounds": self.flat.rounds, "tolerance": tolerance}
-        gap, _, report = nearest(search.kernel, scores, facts, *found, lo, hi, **limits)
+        search = self.by_vertices.search
+        gap, _, report = nearest(search.kernel, batch, rounds=self.flat.rounds)
         if report != -1:
             return report
-        within = max(tolerance, 10 * GAP_OF_DERIVATIVE)
-        late = lo + np.flatnonzero(gap[lo:hi] > within)
-        chosen = self._flat_among(late, scores, facts, tolerance, found, gap, lo, hi)
-        late = np.setdiff1d(late, self._project_flat(scores, facts, point, size, rest, chosen))
-        patience = self.flat.patience(facts[self.place][late], scores.shape[1:])
+        within = max(batch.tolerance, 10 * GAP_OF_DERIVATIVE)
+        late = batch.lo + np.flatnonzero(gap[batch.lo : batch.hi] > within)
+        chosen = self._flat_among(batch, late, gap)
+        late = np.setdiff1d(late, self._project_flat(batch, rest, chosen))
+        patience = self.flat.patience(batch.facts[self.place][late], batch.scores.shape[1:])
         if patience is not None:
             slow = [late[:0]]
             for rounds in np.unique(patience):
                 which = late[patience == rounds]
-                left = search.resume(scores, facts, *found, which, tolerance, int(rounds))
+                left = search.resume(batch, which, int(rounds))
                 slow.append(which[left > within])
             late = np.concatenate(slow)
             fresh = np.setdiff1d(late, chosen)  # not those that it could not solve
-            late = np.setdiff1d(late, self._project_flat(scores, facts, point, size, rest, fresh))
-        search.resume(scores, facts, *found, late, tolerance)
+            late = np.setdiff1d(late, self._project_flat(batch, rest, fresh))
+        search.resume(batch, late)
         return report
 
-    def _flat_among(
-        self,
-        late: Array,
-        scores: Array,
-        facts: Sequence[Any],
-        tolerance: float,
-        found: tuple[Array, Array, Array],
-        gap: Array,
-        lo: int,
-        hi: int,
-    ) -> Array:
+    def _flat_among(self, batch: Batch, late: Array, gap: Array) -> Array:
         """Which examples are flat: some of the late ones, and where the point shall be exact, those that are tied."""
-        point, _, size = found
+        scores, point = batch.scores, batch.point
         chosen = late
         if len(late):
-            chosen = late[self.flat.are_flat(scores[late], *self._apart(facts, late), point[late])]
-        if tolerance > GAP_OF_DERIVATIVE:
-            return chosen[gap[chosen] > FAR * tolerance]
-        every = np.arange(lo, hi)
-        tied = self.flat.are_tied(scores[lo:hi], *self._apart(facts, every), point[lo:hi], size[lo:hi])
+            chosen = late[self.flat.are_flat(scores[late], *self._apart(batch.facts, late), point[late])]
+        if batch.tolerance > GAP_OF_DERIVATIVE:
+            return chosen[gap[chosen] > FAR * batch.tolerance]
+        every, here = np.arange(batch.lo, batch.hi), slice(batch.lo, batch.hi)
+        tied = self.flat.are_tied(scores[here], *self._apart(batch.facts, every), point[here], batch.size[here])
         return np.union1d(chosen, every[tied])
 
-    def _project_flat(
-        self, scores: Array, facts: Sequence[Any], point: Array, size: Array, rest: Array, chosen: Array
-    ) -> Array:
+    def _project_flat(self, batch: Batch, rest: Array, chosen: Array) -> Array:
         """Projects some of the examples without their vertices; returns those that were solved."""
         if len(chosen) == 0:
             return chosen
-        projected = (np.empty_like(point[chosen]), np.empty_like(rest[chosen]))
-        found_here = self.flat.project(scores[chosen], *self._apart(facts, chosen), *projected)
+        projected = (np.empty_like(batch.point[chosen]), np.empty_like(rest[chosen]))
+        found_here = self.flat.project(batch.scores[chosen], *self._apart(batch.facts, chosen), *projected)
         solved = chosen[found_here]
-        point[solved], rest[solved], size[solved] = projected[0][found_here], projected[1][found_here], 0
+        batch.point[solved], rest[solved], batch.size[solved] = projected[0][found_here], projected[1][found_here], 0
         return solved
 
     def _apart(self, facts: Sequence[Any], which: Array) -> tuple[Array, list[Any]]:
@@ -217,48 +194,28 @@ class VertexSearch:
     def __init__(self, kernel: Kernel, structure: str) -> None:
         self.kernel, self.structure = kernel, structure
 
-    def run(
-        self,
-        scores: Array,
-        facts: Sequence[Any],
-        point: Array,
-        parts: Array,
-        size: Array,
-        lo: int,
-        hi: int,
-        tolerance: float = GAP_OF_DERIVATIVE,
-    ) -> int:
-        found = (point, parts, size, lo, hi)
-        gap, converged, report = nearest(self.kernel, scores, facts, *found, tolerance=tolerance)
-        self._warn(gap[lo:hi], converged[lo:hi])
+    def run(self, batch: Batch) -> int:
+        gap, converged, report = nearest(self.kernel, batch)
+        self._warn(gap[batch.lo : batch.hi], converged[batch.lo : batch.hi])
         return report
 
     def _warn(self, gap: Array, converged: Array) -> None:
         if not converged.all():
             warn_of_gap(f"SparseMAP over {self.structure} stopped at a gap of {gap.max():.1e}.")
 
-    def resume(
-        self,
-        scores: Array,
-        facts: Sequence[Any],
-        point: Array,
-        parts: Array,
-        size: Array,
-        which: Array,
-        tolerance: float,
-        rounds: int | None = None,
-    ) -> Array:
+    def resume(self, batch: Batch, which: Array, rounds: int | None = None) -> Array:
         """Goes on with some of the examples from the vertices that were found for them; returns their gaps.
 
         Without a limit on the rounds, it warns where it has to stop.
         """
         if len(which) == 0:
             return np.empty(0)
+        scores, facts, point, parts, size, *_ = batch
         start = parts[which, : size[which].max()]
         start[np.arange(start.shape[1]) >= size[which, None]] = -1
         found = (point[which], np.empty((len(which), *parts.shape[1:]), parts.dtype), size[which])
-        limits: dict[str, Any] = {"start": start, "rounds": rounds, "tolerance": tolerance}
-        gap, converged, _ = nearest(self.kernel, scores[which], _some(facts, which), *found, 0, len(which), **limits)
+        some = Batch(scores[which], _some(facts, which), *found, 0, len(which), batch.tolerance)
+        gap, converged, _ = nearest(self.kernel, some, start=start, rounds=rounds)
         if rounds is None:
             self._warn(gap, converged)
         most = max(start.shape[1], int(found[2].max()))  # there is room for many more, which would take long to copy

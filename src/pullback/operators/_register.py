@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 library = torch.library.Library("pullback", "DEF")
-_HALF = (torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)  # computed in float32
 _PLAIN = frozenset({Tensor, torch.nn.Parameter, bool, int, float, str, list, type(None)})
 
 
@@ -167,7 +167,7 @@ def _on_host(compute: Callable[..., Any]) -> Callable[..., Any]:
     def anywhere(*arguments: Any) -> Any:
         first = arguments[0]  # every operator begins with the tensor that says where and in what its outputs are
         dtype = first.dtype
-        if first.is_cpu and dtype not in _HALF:
+        if first.is_cpu and dtype not in HALF:
             return compute(*[a.resolve_neg().contiguous() if isinstance(a, Tensor) else a for a in arguments])
 
         def home(a: Any) -> Any:
@@ -175,10 +175,10 @@ def _on_host(compute: Callable[..., Any]) -> Callable[..., Any]:
                 return list(map(home, a))
             if not isinstance(a, Tensor):
                 return a
-            return a.to("cpu", torch.float32 if a.dtype in _HALF else a.dtype).resolve_neg().contiguous()
+            return a.to("cpu", torch.float32 if a.dtype in HALF else a.dtype).resolve_neg().contiguous()
 
         def away(a: Tensor) -> Tensor:
-            return a.to(first.device, dtype if dtype in _HALF and a.dtype == torch.float32 else a.dtype)
+            return a.to(first.device, dtype if dtype in HALF and a.dtype == torch.float32 else a.dtype)
 
         outputs = compute(*map(home, arguments))
         return away(outputs) if isinstance(outputs, Tensor) else tuple(map(away, outputs))

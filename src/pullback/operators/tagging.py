@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback import kernels
-from pullback.operators._family import Family, choices
+from pullback.operators._family import family
 from pullback.operators._flat import GAP_OF_INTERIOR, Flat
 from pullback.operators._kernel_operator import kernel_operator, partition_operator
 from pullback.operators._register import are_plain, holds_several
 
 Array = NDArray[Any]
-
-_INPUTS = "scores[n, t], table[t + 2, t], lengths[] <= n"
 
 
 def _refusal(example: str, scores: Any, table: Any, lengths: Any, *_: Any) -> str:
@@ -65,13 +63,12 @@ def _work(scores: Any, *_: Any) -> float:
     return 0.5 * float(scores.shape[1]) * float(scores.shape[2]) ** 2
 
 
-_OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Tagging", "moves": 2}
-
-
-class _WithOptions:
+class TaggingKernels:
     """The kernels of taggings, where those of the active set take the table as an option, behind the lengths."""
 
-    argmax, topk = kernels.tagging.argmax, kernels.tagging.topk
+    argmax, topk, max_marginals = kernels.tagging.argmax, kernels.tagging.topk, kernels.tagging.max_marginals
+    log_partition, partition = kernels.tagging.log_partition, kernels.tagging.partition
+    hessian_product, sample = kernels.tagging.hessian_product, kernels.tagging.sample
 
     @staticmethod
     def mixture(scores: Any, table: Any, numbers: tuple[Any, ...], *rest: Any) -> int:
@@ -96,7 +93,7 @@ def _choices(lengths: Array, point: Array) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Inwards(Flat):
+class TaggingInterior(Flat):
     """Flat scores of tags, by an interior-point method."""
 
     def are_flat(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array) -> Array:
@@ -137,43 +134,20 @@ class _Inwards(Flat):
         return product, uses
 
 
-sequences = Family(
-    **vars(
-        choices(
-            "tagging",
-            _INPUTS,
-            "n, t",
-            _WithOptions,
-            capacity="(n * (t - 1) if t < 9 else 8 * n) + 1",
-            also="table",
-            flat=_Inwards(least=2, parts=2.5),
-            work=_work,
-            **_OPTIONS,
-        )
-    ),
-    log_partition=kernel_operator(
-        f"tagging_log_partition({_INPUTS}) -> value[]",
-        kernels.tagging.log_partition,
-        work=_work,
-        **_OPTIONS,
-    ),
-    partition=partition_operator(
-        f"tagging_partition({_INPUTS}) -> value[], marginals[n, t], uses[t + 2, t]",
-        kernels.tagging.partition,
-        hessian=kernels.tagging.hessian_product,
-        most=None,
-        work=lambda *arrays: 2 * _work(*arrays),
-        **_OPTIONS,
-    ),
-    sample=kernel_operator(
-        f"tagging_sample({_INPUTS}, seeds[], int count) -> vertices[count, n, t]",
-        kernels.tagging.sample,
-        work=lambda *arrays: 4 * _work(*arrays) + 2.0 * arrays[-1][:1].size,
-        **_OPTIONS,
-    ),
-    max_marginals=kernel_operator(
-        f"tagging_max_marginals({_INPUTS}) -> best[n, t]", kernels.tagging.max_marginals, work=_work, **_OPTIONS
-    ),
+sequences = family(
+    "tagging",
+    "scores[n, t], table[t + 2, t], lengths[] <= n",
+    "n, t",
+    TaggingKernels,
+    capacity="(n * (t - 1) if t < 9 else 8 * n) + 1",
+    also="table",
+    flat=TaggingInterior(least=2, parts=2.5),
+    most=None,
+    is_lattice=True,
+    work=_work,
+    draws=lambda *arrays: 4 * _work(*arrays),
+    refusal=_refusal,
+    structure="Tagging",
 )
 
 
@@ -283,9 +257,11 @@ couple: Callable[..., tuple[Tensor, Tensor]] = kernel_operator(
     "tagging_couple(point[n, t], table[t + 2, t], lengths[] <= n) -> value[], uses[t + 2, t]",
     kernels.tagging.couple,
     work=_work,
+    refusal=_refuse_table,
+    structure="Tagging",
+    moves=2,
     save=_save,
     backward=_differentiate,
-    **{**_OPTIONS, "refusal": _refuse_table},
 )
 """The largest expected score of the table in a mixture with these probabilities of tags, and how often each is used.
 

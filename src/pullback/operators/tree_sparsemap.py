@@ -17,7 +17,7 @@ import numpy as np
 from pullback import kernels
 from pullback.operators import labelled_trees, trees
 from pullback.operators._kernel_operator import projection_operator
-from pullback.operators._mixture import GAP_OF_POINT, nearest
+from pullback.operators._mixture import GAP_OF_POINT, Batch, nearest
 from pullback.operators.trees import OPTIONS, Array
 
 _FEW_RIVALS, _FEW_PER_WORD = 20, 0.8  # arcs that compete with the best into their words; about as many trees mix
@@ -35,8 +35,8 @@ def _operator(
     def by_trees(scores: Array, few: Array, single_root: bool, found: tuple[Array, ...], lo: int, hi: int) -> int:
         """Writes points and trees of those of the `few` that mix few trees; the others get a size of 0."""
         point, kept, size = found
-        given = (scores, (few, single_root), point, kept, size, lo, hi)
-        gap, _, report = nearest(mixture, *given, rounds=_ROUNDS_OF_TREES)
+        batch = Batch(scores, (few, single_root), point, kept, size, lo, hi)
+        gap, _, report = nearest(mixture, batch, rounds=_ROUNDS_OF_TREES)
         failed = (few >= 0) & ((size > _FEW_TREES) | (gap > GAP_OF_POINT))
         failed[:lo] = failed[hi:] = False
         if failed.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar, final
 
 import torch
@@ -138,6 +138,19 @@ class Enumerable(Structure):
         return Enumeration(listed[used], belongs[used])
 
 
+def vertices_by_length(
+    structure: Structure, event: Sequence[int], list_one: Callable[[tuple[int, ...]], Tensor]
+) -> Tensor:
+    """The vertices `list_one(length)` (m, *event) of every length that examples have, as `longest` has it."""
+    if structure.lengths is None:
+        return list_one(structure.longest(event))
+    batch = getattr(structure.lengths, "shape", ())
+    structure._check_facts(torch.Size((*(batch if structure.length_axes == 1 else batch[:-1]), *event)))
+    lengths = sorted(set(map(tuple, structure.lengths.reshape(-1, structure.length_axes).tolist())))
+    every = [list_one(length) for length in lengths or [structure.longest(event)]]  # there may be no examples
+    return every[0] if len(every) == 1 else torch.cat(every).unique(dim=0)  # different lengths may share some
+
+
 class KBest(Structure):
     """A structure that can list its best vertices in order."""
 
@@ -186,7 +199,7 @@ class Lattice(Structure):
 class Simplex(LogLinear):
     """A structure whose vertices are unit vectors, so that α-entmax is defined on it."""
 
-    offer = "unit vectors (Categorical)"
+    offer = "unit vectors, one for each category"
 
     @abstractmethod
     def entmax(self, scores: Tensor, alpha: float | Tensor) -> Tensor:
@@ -196,7 +209,7 @@ class Simplex(LogLinear):
 class Transport(Structure):
     """A structure whose polytope is given by the sums of rows and columns, so that Sinkhorn's plan is defined on it."""
 
-    offer = "rows and columns that are matched (Matching)"
+    offer = "rows and columns that are matched"
 
     @abstractmethod
     def transport(

@@ -12,7 +12,7 @@ from pullback.operators._family import Choices, Family
 from pullback.operators._mixture import GAP_OF_DERIVATIVE, GAP_OF_POINT, MAX_ITERATIONS
 from pullback.operators._register import hides_grad, may_need_grad
 from pullback.operators._search import Found
-from pullback.structures._capabilities import Enumerable, KBest, Lattice, LogLinear
+from pullback.structures._capabilities import Enumerable, KBest, Lattice, LogLinear, vertices_by_length
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._random import seeds
 
@@ -63,15 +63,7 @@ class Slotted(KBest, Enumerable):
         return self._operators.topk(*self._constants(scores), k)
 
     def vertices(self, event: Sequence[int]) -> Tensor:
-        if self.lengths is not None:
-            batch = getattr(self.lengths, "shape", ())
-            self._check_facts(torch.Size((*(batch if self.length_axes == 1 else batch[:-1]), *event)))
-            lengths = sorted(set(map(tuple, self.lengths.reshape(-1, self.length_axes).tolist())))
-            lengths = lengths or [self.longest(event)]  # an empty batch
-        else:
-            lengths = [self.longest(event)]
-        every = torch.cat([self._list(length, event) for length in lengths])
-        return every if len(lengths) == 1 else every.unique(dim=0)  # examples of different lengths may share some
+        return vertices_by_length(self, event, lambda length: self._list(length, event))
 
     def _search(self, scores: Tensor, *, spanning: bool = False, start: Tensor | None = None) -> Found:
         if spanning and self._is_exact:

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from pullback.operators import active_set
 from pullback.operators._check import check_range
-from pullback.operators._register import is_plain_eager, is_under_vmap
+from pullback.operators._register import HALF, is_plain_eager, is_under_vmap
 from pullback.operators._search import Found, check_start
 from pullback.structures._checks import check_lengths, check_mask, check_scores
+from pullback.structures._numbers import without_mean
 from pullback.structures._results import Mixture, Solution
 from pullback.structures._searches import search_of
-
-_HALF = (torch.float16, torch.bfloat16)
+from pullback.structures._supports import affine_probabilities
 
 
 class Structure(ABC):
@@ -266,7 +266,7 @@ class Structure(ABC):
     def _checked(self, scores: Tensor) -> Tensor:
         check_scores(type(self).__name__, scores, self.event_dims)
         self.check_event(scores.shape[-self.event_dims :])
-        if scores.dtype in _HALF and torch.is_autocast_enabled(scores.device.type):
+        if scores.dtype in HALF and torch.is_autocast_enabled(scores.device.type):
             return scores.float()
         return scores
 
@@ -332,56 +332,3 @@ class Structure(ABC):
         check_start(type(self).__name__, start, batch, event)
         is_vertex = self.contains(start.movedim(len(batch), 0)).movedim(0, len(batch))
         return start.masked_fill(~self.widen(is_vertex), 0)
-
-
-def without_mean(numbers: Tensor, usable: Tensor | None, dims: tuple[int, ...]) -> Tensor:
-    """`numbers` less their mean over `dims`, of parts that are usable; the others are 0, before and after."""
-    if usable is None:
-        return numbers - numbers.mean(dims, keepdim=True)
-    usable = usable.expand(numbers.shape)
-    count = usable.sum(dims, keepdim=True).clamp_min(1)
-    return (numbers - numbers.sum(dims, keepdim=True) / count).masked_fill(~usable, 0)
-
-
-def in_single(scores: Tensor) -> Tensor:
-    """`scores`, those of half precision in float32."""
-    return scores.float() if scores.dtype in _HALF else scores
-
-
-def solution_of_support(structure: Structure, scores: Tensor, start: Tensor | None) -> Solution:
-    """The solution of a structure whose `support` needs no search, and so no start."""
-    structure._refuse_vmap("solve", scores)
-    with torch.no_grad():
-        scores = structure.restrict(scores)
-        if start is not None:
-            check_start(type(structure).__name__, start, *structure._split(scores.shape))
-        mixture = structure.support(scores)
-        point = mixture.mean()
-        rest = scores.masked_fill(scores == -torch.inf, 0).double() - point
-        best = structure.argmax(rest.masked_fill(scores == -torch.inf, -torch.inf))
-        gap = (rest * (best - point)).flatten(-structure.event_dims).sum(-1)
-    return Solution(mixture, gap, torch.zeros_like(mixture.size), torch.ones_like(gap, dtype=torch.bool))
-
-
-def affine_probabilities(scores: Tensor, found: Found, event_dims: int, own: Tensor | None = None) -> Tensor:
-    """The probabilities of a support as functions of the scores.
-
-    Near the solution they minimize ½‖Σ pᵢ zᵢ − s‖² subject to Σ pᵢ = 1 alone, which is a linear system in the Gram
-    matrix of the vertices.  Adding 11ᵀ to it changes nothing under that constraint and makes it regular whenever
-    the vertices are affinely independent.  `own` are the scores that the vertices have beside those of their parts.
-    """
-    moves = scores.requires_grad or (own is not None and own.requires_grad)
-    if not (torch.is_grad_enabled() and moves):
-        return found.probabilities
-    used = found.probabilities > 0
-    rows = found.vertices.flatten(-event_dims).double() * used[..., None]
-    values = (rows @ scores.masked_fill(scores == -torch.inf, 0).flatten(-event_dims).double()[..., None]).squeeze(-1)
-    if own is not None:
-        values = values + own.double().masked_fill(~used, 0)
-    ones = used.double()
-    gram = rows @ rows.mT + ones[..., None] * ones[..., None, :] + torch.diag_embed(1 - ones)
-    factor = torch.linalg.cholesky(gram)
-    solved = torch.cholesky_solve(torch.stack([values, ones], -1), factor)
-    free, unit = solved[..., 0], solved[..., 1]
-    affine = free + unit * ((1 - free.sum(-1)) / unit.sum(-1))[..., None]
-    return found.probabilities + (affine - affine.detach()).to(scores.dtype)

@@ -7,14 +7,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pullback.operators import paths
+from pullback.operators import alignment as operators
 from pullback.operators._family import Family
 from pullback.structures._checks import check_parts, check_tolerance
 from pullback.structures._compiled import CompiledLattice
 from pullback.structures._listed import Index, are_indices, list_parts, write_parts
 from pullback.structures._paths import list_paths
 
-_KINDS = {"global": paths.GLOBAL, "local": paths.LOCAL, "dtw": paths.GLOBAL, "monotonic": paths.MONOTONIC}
+_KINDS = {
+    "global": operators.GLOBAL,
+    "local": operators.LOCAL,
+    "dtw": operators.GLOBAL,
+    "monotonic": operators.MONOTONIC,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +72,7 @@ class Alignment(CompiledLattice):
 
     def sparsemap(self, scores: Tensor) -> Tensor:
         if self.kind == "global":
-            return paths.global_sparsemap(*self._prepare(scores))
+            return operators.global_sparsemap(*self._prepare(scores))
         return super().sparsemap(scores)
 
     def max_marginals(self, scores: Tensor) -> Tensor:
@@ -77,7 +82,7 @@ class Alignment(CompiledLattice):
 
     @property
     def _operators(self) -> Family:
-        return paths.alignments if self.event_dims == 3 else paths.cell_alignments
+        return operators.alignments if self.event_dims == 3 else operators.cell_alignments
 
     @property
     def _options(self) -> tuple[Any, ...]:
@@ -118,7 +123,7 @@ class Alignment(CompiledLattice):
         return cells if self.event_dims == 2 else cells.unsqueeze(-1).expand(*event)
 
     def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
-        graph, end = paths.alignment_graph(event, length, _KINDS[self.kind])
+        graph, end = operators.graph_of(event, length, _KINDS[self.kind])
         listed = list_paths("Alignment", graph, end, torch.Size(event).numel()) if end >= 0 else graph.new_zeros(0)
         return listed.reshape(-1, *event).to(torch.get_default_dtype())
 

@@ -12,9 +12,11 @@ from pullback.operators._check import check
 from pullback.structures._capabilities import Enumerable, KBest, LogLinear
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import NO_BEST_SUBSETS, are_subsets, list_subsets, mix_subsets
+from pullback.structures._numbers import in_single
 from pullback.structures._random import seeds
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import Structure, in_single, solution_of_support
+from pullback.structures._structure import Structure
+from pullback.structures._supports import solution_of_support
 
 
 @dataclass(frozen=True, eq=False)

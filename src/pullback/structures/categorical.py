@@ -14,9 +14,10 @@ from pullback.operators._register import is_plain_eager
 from pullback.structures._capabilities import Enumerable, KBest, Simplex
 from pullback.structures._checks import broadcasts, check_sample_shape
 from pullback.structures._items import are_subsets
+from pullback.structures._numbers import in_single
 from pullback.structures._random import uniforms
 from pullback.structures._results import Mixture, Solution
-from pullback.structures._structure import in_single, solution_of_support
+from pullback.structures._supports import solution_of_support
 
 
 def _check(ok: Tensor, scores: Tensor) -> None:

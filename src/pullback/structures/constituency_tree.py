@@ -16,7 +16,7 @@ from pullback.structures._checks import check_flag, check_tolerance
 from pullback.structures._compiled import Compiled
 from pullback.structures._constants import constant
 from pullback.structures._limits import check_count
-from pullback.structures._structure import without_mean
+from pullback.structures._numbers import without_mean
 
 
 @constant

@@ -14,9 +14,10 @@ from pullback.structures._capabilities import LogLinear, Transport
 from pullback.structures._checks import check_flag, check_parts, check_tolerance
 from pullback.structures._compiled import Slotted
 from pullback.structures._limits import check_count
+from pullback.structures._numbers import without_mean
 from pullback.structures._one_hot import chosen_index, one_hot
 from pullback.structures._results import TransportPlan
-from pullback.structures._structure import Structure, without_mean
+from pullback.structures._structure import Structure
 
 _NO_SUMS = (
     "a sum over all matchings is a permanent, which takes exponential time (it is #P-hard).  `sparsemap` gives a "

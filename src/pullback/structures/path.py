@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback.operators import paths
+from pullback.operators import path as operators
 from pullback.operators._family import Family
 from pullback.structures._checks import broadcasts, check_parts, check_tolerance
 from pullback.structures._compiled import CompiledLattice
@@ -83,16 +83,16 @@ class Path(_Numbered):
             shapes = ", ".join(str(tuple(x.shape)) for x in (edges, *ends))
             raise ValueError(f"Path: edges, source and sink have shapes {shapes}; expected one batch.") from error
         edges = edges.long().expand(*batch, *edges.shape[-2:])
-        graph, used = paths.path_graph(edges, *(end.long().expand(batch) for end in ends))
+        graph, used = operators.graph_of(edges, *(end.long().expand(batch) for end in ends))
         object.__setattr__(self, "_graph", graph)
         object.__setattr__(self, "_used", used)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
-        return paths.path_sparsemap(*self._prepare(scores))
+        return operators.sparsemap(*self._prepare(scores))
 
     @property
     def _operators(self) -> Family:
-        return paths.paths
+        return operators.paths
 
     def check_event(self, event: torch.Size) -> None:
         if event[0] != self.edges.shape[-2]:

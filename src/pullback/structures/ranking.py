@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pullback.operators import ranking
 from pullback.operators._check import check
-from pullback.structures._capabilities import Enumerable, KBest, LogLinear
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, vertices_by_length
 from pullback.structures._checks import broadcasts
 from pullback.structures._limits import check_count
 from pullback.structures._structure import Structure
@@ -106,14 +106,17 @@ class Ranking(Enumerable):
     def vertices(self, event: Sequence[int]) -> Tensor:
         n = event[-1]
         rows = self._dealt(n, None).detach().reshape(-1, n)
-        lengths = {n} if self.lengths is None else set(self.lengths.flatten().tolist())
-        check_count("Ranking", len(rows) * sum(math.factorial(length) for length in lengths))
-        listed = []
-        for length in sorted(lengths):
-            orders = torch.tensor(list(itertools.permutations(range(length))), dtype=torch.long)
-            dealt = rows[:, orders.reshape(math.factorial(length), length)].flatten(0, 1)
-            listed.append(torch.nn.functional.pad(dealt, (0, n - length)))
-        return torch.cat(listed).unique(dim=0)
+
+        def deal(length: tuple[int, ...]) -> Tensor:
+            (most,) = length
+            count = math.factorial(most)
+            check_count("Ranking", len(rows) * count)
+            orders = torch.tensor(list(itertools.permutations(range(most))), dtype=torch.long)
+            dealt = rows[:, orders.reshape(count, most)].flatten(0, 1)
+            dealt = dealt if self.values is None else dealt.unique(dim=0)  # some values may be equal
+            return torch.nn.functional.pad(dealt, (0, n - most))
+
+        return vertices_by_length(self, event, deal)
 
     def contains(self, vertices: Tensor) -> Tensor:
         vertices = vertices if vertices.is_floating_point() else vertices.double()

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback.operators import paths, segments, tagging
+from pullback.operators import segmentation as operators
+from pullback.operators import tagging
 from pullback.operators._check import check
 from pullback.operators._family import Family
 from pullback.structures._capabilities import at_least_zero
@@ -56,11 +57,11 @@ class Segmentation(CompiledLattice):
     def sparsemap(self, scores: Tensor) -> Tensor:
         if self.transitions is not None:
             return super().sparsemap(scores)
-        return paths.segmentation_sparsemap(*self._prepare(scores))
+        return operators.sparsemap(*self._prepare(scores))
 
     @property
     def _operators(self) -> Family:
-        return paths.segmentations if self.transitions is None else segments.joined
+        return operators.segmentations if self.transitions is None else operators.joined
 
     def _inputs(self, scores: Tensor) -> tuple[Any, ...]:
         if self.transitions is None:
@@ -109,7 +110,7 @@ class Segmentation(CompiledLattice):
             return super().entropy(scores)
         scores = self.restrict(scores)
         exact, transitions, lengths = self._inputs(self._without_offset(scores.double()))
-        value, marginals, steps = segments.joined.partition(exact, transitions, lengths)
+        value, marginals, steps = operators.joined.partition(exact, transitions, lengths)
         entropy = value - expected(exact.flatten(-3), marginals.flatten(-3))
         entropy = entropy - expected(transitions.flatten(-2), steps.flatten(-2))
         return at_least_zero(entropy).to(scores.dtype)
@@ -149,7 +150,7 @@ class Segmentation(CompiledLattice):
         return last.clamp_max(event[0] - 1).expand(*event)
 
     def _list(self, length: tuple[int, ...], event: Sequence[int]) -> Tensor:
-        graph = paths.segmentation_graph(event)
+        graph = operators.graph_of(event)
         listed = list_paths("Segmentation", graph, length[0], torch.Size(event).numel())
         return listed.reshape(-1, *event).to(torch.get_default_dtype())
 

@@ -14,7 +14,14 @@ from torch import Tensor
 from pullback.operators import spanning_tree as operators
 from pullback.operators._register import may_need_grad
 from pullback.operators._search import Found
-from pullback.structures._capabilities import Enumerable, KBest, LogLinear, MissingCapability, relative_to_best
+from pullback.structures._capabilities import (
+    Enumerable,
+    KBest,
+    LogLinear,
+    MissingCapability,
+    relative_to_best,
+    vertices_by_length,
+)
 from pullback.structures._checks import check_parts, check_sample_shape, check_tolerance
 from pullback.structures._limits import check_count
 from pullback.structures._listed import Index, are_indices, list_parts, write_parts
@@ -156,13 +163,9 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         return edges
 
     def vertices(self, event: Sequence[int]) -> Tensor:
-        if self.lengths is None:
-            return self._list(event[0], event[0])
-        self._check_facts(torch.Size((*self.lengths.shape, *event)))
-        every = torch.cat([self._list(n, event[0]) for n in sorted(set(self.lengths.flatten().tolist()))])
-        return every.unique(dim=0)  # no nodes and one node have the same empty tree
+        return vertices_by_length(self, event, lambda length: self._list_forests(length[0], event[0]))
 
-    def _list(self, n: int, size: int) -> Tensor:
+    def _list_forests(self, n: int, size: int) -> Tensor:
         """Every choice of as many edges between n nodes as a forest has; those with a cycle do not belong."""
         pairs, edges = n * (n - 1) // 2, max(n, 1) - self.components
         count = math.comb(pairs, edges) if edges >= 0 else 0

@@ -12,10 +12,10 @@ from pullback.operators._family import Family
 from pullback.structures._capabilities import at_least_zero, relative_to_best
 from pullback.structures._checks import check_parts, check_tolerance
 from pullback.structures._compiled import CompiledLattice
+from pullback.structures._numbers import in_single
 from pullback.structures._one_hot import chosen_index, one_hot
 from pullback.structures._schemes import Scheme, bio, bioes
 from pullback.structures._sequences import list_padded_sequences
-from pullback.structures._structure import in_single
 from pullback.structures._tables import check_table, expected, fit_table
 
 

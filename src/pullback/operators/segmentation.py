@@ -1,6 +1,6 @@
-"""The operators of segmentations with transitions: scores (*batch, n, w, t), transitions (*batch, t, t), lengths.
+"""The operators of segmentations: scores (*batch, n, w, t), transitions (*batch, t, t) if there are any, lengths.
 
-All but the active set go through a graph in which a transition at each position is a part of its own.
+With transitions, all but the active set go through a graph in which a transition at each position is a part of its own.
 """
 
 import math
@@ -9,24 +9,62 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from pullback import kernels
-from pullback.operators._family import Family, choices
+from pullback.operators._family import family
 from pullback.operators._flat import GAP_OF_INTERIOR, Flat
-from pullback.operators._kernel_operator import kernel_operator, partition_operator
+from pullback.operators._kernel_operator import projection_operator
+from pullback.operators._paths import Array, PathKernels, holds_bad_scores
 from pullback.operators._threads import Kernel
 
-Array = NDArray[Any]
 
-_INPUTS = "scores[n, w, t], transitions[t, t], lengths[] <= n"
+def _segment(scores: Array, lengths: Array) -> tuple[Array, Array]:
+    lattice: Any = kernels.paths.segmentations
+    return lattice(*scores.shape[1:]), lengths
 
 
-def _refusal(example: str, scores: Array, transitions: Array, lengths: Any, *_: Any) -> str:
+def graph_of(event: Sequence[int]) -> Tensor:
+    """The graph of segmentations with parts of this shape, in which node i stands before position i."""
+    lattice: Any = kernels.paths.segmentations
+    return torch.from_numpy(lattice(*event)[0])
+
+
+def _refusal(example: str, scores: Array, lengths: Any, *_: Any) -> str:
+    n, w, _ = scores.shape
+    ends = np.add.outer(np.arange(n), np.arange(w)) < lengths
+    if holds_bad_scores(scores[ends]):
+        return f"Segmentation: the scores of {example} contain NaN or +inf; expected numbers or -inf."
+    return f"Segmentation: {example} has no segmentation whose scores are all above -inf within its mask."
+
+
+_KERNELS = PathKernels(_segment)
+_INPUTS = "scores[n, w, t], lengths[] <= n"
+_OPTIONS: dict[str, Any] = {
+    "work": lambda scores, *_: 5.0 * scores[0].size,
+    "refusal": _refusal,
+    "structure": "Segmentation",
+}
+
+segmentations = family("segmentation", _INPUTS, "n, w, t", _KERNELS, is_lattice=True, **_OPTIONS)
+sparsemap = projection_operator(
+    f"segmentation_sparsemap({_INPUTS}) -> point[n, w, t]",
+    _KERNELS.project,
+    jacobian=_KERNELS.project_backward,
+    keeps="lengths point",
+    **{**_OPTIONS, "work": lambda scores, *_: 100.0 * scores[0].size},
+)
+
+
+# ---- with transitions
+
+
+def _refuse_joined(example: str, scores: Array, transitions: Array, lengths: Any, *_: Any) -> str:
     n, w, _ = scores.shape
     ends = np.add.outer(np.arange(n), np.arange(w)) < lengths
     for name, given in (("scores", scores[ends]), ("transitions", transitions)):
-        if np.isnan(given).any() or (given == np.inf).any():
+        if holds_bad_scores(given):
             return f"Segmentation: the {name} of {example} contain NaN or +inf; expected numbers or -inf."
     return f"Segmentation: {example} has no segmentation that its scores, transitions and mask allow."
 
@@ -54,7 +92,7 @@ def _through(kernel: Kernel, given: tuple[Array, ...], parts: Array, steps: Arra
     return report
 
 
-class _Joined:
+class JoinedKernels:
     """The kernels of paths through the graph of segmentations and their transitions."""
 
     @staticmethod
@@ -120,7 +158,7 @@ class _Joined:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Inwards(Flat):
+class SegmentationInterior(Flat):
     """What vertices take long for, by an interior-point method over the same graph."""
 
     def patience(self, lengths: Array, event: Sequence[int]) -> Array | None:
@@ -129,7 +167,7 @@ class _Inwards(Flat):
         return (4 * lengths * math.sqrt(w * t)).astype(np.int64)
 
     def project(self, scores: Array, lengths: Array, numbers: Sequence[Any], point: Array, rest: Array) -> Array:
-        joined, *graphs = _Joined.read(_wide(scores), _wide(numbers[0]), lengths)
+        joined, *graphs = JoinedKernels.read(_wide(scores), _wide(numbers[0]), lengths)
         nearest, left, gap = np.zeros(joined.shape), np.zeros(joined.shape), np.full(len(scores), np.inf)
         kernels.paths.approach(joined, *graphs, scores[0].size, GAP_OF_INTERIOR, nearest, left, gap, 0, len(scores))
         _part(nearest, point, None, 0, len(scores))
@@ -138,7 +176,7 @@ class _Inwards(Flat):
         return solved
 
     def differentiate(self, rest: Array, lengths: Array, numbers: Sequence[Any], gradient: Array) -> tuple[Array, ...]:
-        joined, *graphs = _Joined.read(_wide(rest), _wide(numbers[0]), lengths)
+        joined, *graphs = JoinedKernels.read(_wide(rest), _wide(numbers[0]), lengths)
         along, product = _join(_wide(gradient), np.zeros(numbers[0].shape)), np.zeros(joined.shape)
         kernels.paths.approach_backward(joined, *graphs, rest[0].size, along, product, 0, len(rest))
         products = np.empty(rest.shape), np.empty(numbers[0].shape)
@@ -150,46 +188,20 @@ def _wide(array: Array) -> Array:
     return array.astype(np.float64)
 
 
-def _work(scores: Array, *_: Any) -> float:
+def _work_of_joined(scores: Array, *_: Any) -> float:
     return 5.0 * float(scores[0].size) + 5.0 * float(scores.shape[1] * scores.shape[3] ** 2)
 
 
-_OPTIONS: dict[str, Any] = {"refusal": _refusal, "structure": "Segmentation", "moves": 2}
-
-joined = Family(
-    **vars(
-        choices(
-            "joined_segmentation",
-            _INPUTS,
-            "n, w, t",
-            _Joined,
-            capacity="8 * n + 1",
-            also="transitions",
-            flat=_Inwards(least=2, parts=math.inf, rounds=256),
-            work=_work,
-            **_OPTIONS,
-        )
-    ),
-    log_partition=kernel_operator(
-        f"joined_segmentation_log_partition({_INPUTS}) -> value[]", _Joined.log_partition, work=_work, **_OPTIONS
-    ),
-    partition=partition_operator(
-        f"joined_segmentation_partition({_INPUTS}) -> value[], marginals[n, w, t], steps[t, t]",
-        _Joined.partition,
-        hessian=_Joined.hessian_product,
-        work=lambda *arrays: 2 * _work(*arrays),
-        **_OPTIONS,
-    ),
-    sample=kernel_operator(
-        f"joined_segmentation_sample({_INPUTS}, seeds[], int count) -> vertices[count, n, w, t]",
-        _Joined.sample,
-        work=lambda *arrays: _work(*arrays) + 2.0 * arrays[-1][:1].size,
-        **_OPTIONS,
-    ),
-    max_marginals=kernel_operator(
-        f"joined_segmentation_max_marginals({_INPUTS}) -> best[n, w, t]",
-        _Joined.max_marginals,
-        work=_work,
-        **_OPTIONS,
-    ),
+joined = family(
+    "joined_segmentation",
+    "scores[n, w, t], transitions[t, t], lengths[] <= n",
+    "n, w, t",
+    JoinedKernels,
+    capacity="8 * n + 1",
+    also="transitions",
+    flat=SegmentationInterior(least=2, parts=math.inf, rounds=256),
+    is_lattice=True,
+    work=_work_of_joined,
+    refusal=_refuse_joined,
+    structure="Segmentation",
 )
