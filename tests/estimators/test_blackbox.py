@@ -248,8 +248,8 @@ def test_options_that_make_no_sense_are_refused():
 def test_a_central_step_of_projected_gradient_is_its_own_average():
     """Inside the polytope both steps are straight, and the label is that of one step."""
     scores, inward = random(3, 4), lambda z: 0.5 * (z - 0.5).square().sum(-1)
-    central = pb.Surrogate(pb.SquaredNorm(), pb.Symmetric(pb.Projected(0.01)), forward=pb.SquaredNorm())
-    one_sided = pb.Surrogate(pb.SquaredNorm(), pb.Projected(0.01), forward=pb.SquaredNorm())
+    central = pb.Surrogate(pb.SquaredNorm(), pb.Symmetric(pb.Projected(0.01)), decodes_from=pb.SquaredNorm())
+    one_sided = pb.Surrogate(pb.SquaredNorm(), pb.Projected(0.01), decodes_from=pb.SquaredNorm())
     scores = 0.5 + 0.1 * scores  # no bit at 0 or 1
     expected = gradient_of(one_sided, pb.Binary(), scores, inward)
     assert_close(gradient_of(central, pb.Binary(), scores, inward), expected)

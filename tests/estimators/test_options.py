@@ -65,7 +65,10 @@ def test_steps_are_counted_in_integers(steps):
         (lambda: pb.Surrogate(pb.Entropy, pb.Projected()), "prediction is .*; expected a Regularizer such as Entropy"),
         (lambda: pb.Surrogate(pb.Projected(), pb.Entropy()), "prediction is Projected.*; expected a Regularizer"),
         (lambda: pb.Surrogate(pb.Entropy(), 0.1), "descent is 0.1; expected a Pullback such as Projected"),
-        (lambda: pb.Surrogate(pb.Entropy(), pb.Projected(), forward="sample"), "forward is 'sample'; expected a Pred"),
+        (
+            lambda: pb.Surrogate(pb.Entropy(), pb.Projected(), decodes_from="sample"),
+            "decodes_from is 'sample'; expected a Pred",
+        ),
         (lambda: pb.Relaxation("entropy"), "regularizer is 'entropy'; expected a Regularizer such as Entropy"),
         (lambda: pb.Normalized(pb.ste), "inner is <function ste.*; expected an Estimator such as ste"),
         (lambda: pb.Symmetric(0.1), "descent is 0.1; expected a Pullback such as Projected"),

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate, hold_modules
+from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate
 from pullback.estimators._inspection import Label
 from pullback.estimators.noise import Noise, noise_of
 from pullback.estimators.relaxation import sparsemap, ste_marginals, structured_attention
@@ -19,8 +19,7 @@ class Perturbed(nn.Module, Estimator):
     samples: how many draws; each costs what `inner` costs, and the decoder sees them one by one.
     generator: where random numbers come from.
 
-    Callable if `inner` is and `samples` is 1.  What `inner` remembers, such as the ratio of an `Adaptive` step, is
-    saved and moved with the model that holds this.
+    Callable if `inner` is and `samples` is 1.
     """
 
     def __init__(
@@ -36,7 +35,6 @@ class Perturbed(nn.Module, Estimator):
             raise TypeError(f"Perturbed: inner is {inner!r}; expected an Estimator such as ste_marginals().")
         self.inner, self.noise, self.samples = inner, noise_of("Perturbed", noise), int(samples)
         self.generator = generator
-        hold_modules(self, inner)
 
     @property
     def evaluations(self) -> int | None:
