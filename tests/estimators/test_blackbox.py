@@ -75,7 +75,7 @@ def test_the_quotient_follows_a_lambda_that_changes():
     scores, price = random(2, 5), random(5, number=1)
     downstream = lambda z: (z * price).sum(-1)
     each = torch.tensor([0.5, 3.0])
-    constant = [gradient_of(pb.blackbox(float(lam)), PAIR, scores, downstream) for lam in each]
+    constant = [gradient_of(pb.blackbox(float(size)), PAIR, scores, downstream) for size in each]
     assert_close(gradient_of(pb.blackbox(each), PAIR, scores, downstream)[0], constant[0][0])
     assert_close(gradient_of(pb.blackbox(each), PAIR, scores, downstream)[1], constant[1][1])
     schedule = iter(each.tolist())
@@ -227,12 +227,16 @@ def test_a_gradient_under_an_adaptive_step_does_not_depend_on_the_batch():
 
 
 def test_options_that_make_no_sense_are_refused():
-    with pytest.raises(TypeError, match=r"lam is 'adaptiv'; expected a finite number ≥ 0, .* or one of .*'adaptive'"):
+    with pytest.raises(TypeError, match=r"step_size is 'adaptiv'; expected a finite .* or one of .*'adaptive'"):
         pb.imle("adaptiv")
-    with pytest.raises(ValueError, match=r"imle: lam is -1; expected a finite number ≥ 0"):
+    with pytest.raises(ValueError, match=r"imle: step_size is -1; expected a finite number ≥ 0"):
         pb.imle(-1)
-    with pytest.raises(ValueError, match=r"blackbox: lam is -1; expected a finite number ≥ 0"):
+    with pytest.raises(ValueError, match=r"blackbox: step_size is -1; expected a finite number ≥ 0"):
         pb.blackbox(-1)
+    for rule in ("adaptive", "relative", pb.Relative(), pb.Adaptive(), [0.1]):
+        with pytest.raises(TypeError, match=r"blackbox: step_size is .*; expected λ itself, .* for imle") as caught:
+            pb.blackbox(rule)
+        assert repr(rule) in str(caught.value)
     with pytest.raises(ValueError, match=r"Symmetric: descent is Projected\(.*; expected one step"):
         pb.Symmetric(pb.Projected(0.1, steps=2))
     with pytest.raises(ValueError, match=r"expected one step, without backtracking"):

@@ -34,7 +34,7 @@ def test_a_step_size_that_is_no_length_is_a_wrong_value(size):
 
 @pytest.mark.parametrize(
     ("make", "option"),
-    [("ste", "step_size"), ("spigot", "step_size"), ("spigot_eg", "step_size"), ("blackbox", "lam"), ("imle", "lam")],
+    [("ste", "step_size"), ("spigot", "step_size"), ("spigot_eg", "step_size"), ("blackbox", "step_size"), ("imle", "step_size")],
 )
 def test_a_wrong_step_is_named_as_the_user_named_it(make, option):
     with pytest.raises(ValueError, match=rf"^{make}: {option} is -1"):
