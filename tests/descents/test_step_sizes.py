@@ -232,7 +232,9 @@ def test_straight_through_does_not_round_small_gradients():
 
 def test_the_decoder_may_see_a_sample():
     seen = []
-    estimator = pb.Surrogate(pb.Entropy(), pb.Projected(0.3), decodes_from=pb.Sample(torch.Generator().manual_seed(0)))
+    estimator = pb.Surrogate(
+        pb.Entropy(), pb.Projected(0.3), decodes_from=pb.Sample(generator=torch.Generator().manual_seed(0))
+    )
     scores = torch.zeros(500, 3, requires_grad=True)
 
     def downstream(z):

@@ -61,7 +61,7 @@ def test_implicit_likelihood_without_noise_is_lambda_times_the_black_box(case):
 @every_case
 def test_implicit_likelihood_uses_the_same_noise_in_both_solutions(case):
     scores, downstream, structure = case.scores(), quadratic(case), case.structure
-    noisy = scores + pb.SumOfGamma(3).draw(structure, scores, seed())
+    noisy = scores + pb.SumOfGamma(3).draw(structure, scores, generator=seed())
     z = structure.argmax(noisy)
     step = 1.7 * asked(case, downstream, z)
     one_sided = structure.count_once(z - structure.argmax(noisy - step))

@@ -32,7 +32,7 @@ def blackbox(step_size: Number = 1.0) -> Surrogate:
     if isinstance(step_size, str | StepSize | Sequence):
         raise TypeError(
             f"blackbox: step_size is {step_size!r}; expected λ itself, a finite number ≥ 0, a tensor of them, or a "
-            'function that returns them.  Rules and lists are for imle: imle("adaptive", noise="none") divides by λ too.'
+            'function that returns them.  Rules are for imle: imle("adaptive", noise="none") divides by λ too.'
         )
     check_number("blackbox: step_size", step_size)
     return Surrogate(Unregularized(), Mirror(Fixed(step_size, rescale=True), regularizer=Unregularized()))
@@ -61,4 +61,4 @@ def imle(
     descent: Pullback = Mirror(steps_of("imle: step_size", step_size), regularizer=Unregularized())
     if two_sided:
         descent = Symmetric(descent)
-    return Perturbed(Surrogate(Unregularized(), descent), noise, samples, generator)
+    return Perturbed(Surrogate(Unregularized(), descent), noise, samples, generator=generator)
