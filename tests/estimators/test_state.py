@@ -172,6 +172,19 @@ def test_an_adaptive_step_is_copied_with_the_model_and_then_learns_for_itself(ma
     assert twin.state_dict()[f"{key}.ratio"] != before[f"{key}.ratio"]
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the compiler's own
+def test_an_adaptive_step_learns_in_a_compiled_model_as_in_an_eager_one():
+    torch.compiler.reset()
+    owners = holder(pb.spigot("adaptive")), holder(pb.spigot("adaptive"))
+    eager, compiled = owners[0].losses, torch.compile(owners[1].losses, backend="aot_eager")
+    for _ in range(2):
+        eager(data()).sum().backward()
+        compiled(data()).sum().backward()
+    assert_close(owners[1].state_dict(), owners[0].state_dict())
+    assert_close(owners[1].encoder.weight.grad, owners[0].encoder.weight.grad)
+    assert owners[0].estimator.descent.step_size.ratio != 1
+
+
 def test_an_adaptive_step_moves_with_the_model_and_hears_of_its_mode():
     owner = holder(pb.spigot("adaptive")).double().eval()
     step = owner.estimator.descent.step_size

@@ -22,8 +22,8 @@ def blackbox(step_size: Number = 1.0) -> Surrogate:
     z = argmax(s),  gradient = (z − argmax(s − λ ∇L(z))) / λ.
 
     step_size: λ, a number, a tensor with one for each example, or a function of no arguments that returns either.
-    Neither a rule such as `Relative()` nor a list: the gradient is divided by the one λ.  `imle(…, noise="none")` takes
-    rules, of which "adaptive" divides by λ too.
+    Rules such as "adaptive" or `Relative()` are refused, and so are lists: here λ is one number for an example.  Rules
+    are for `imle(…, noise="none")`, which divides by λ too where they have `rescale`.
 
     Costs one evaluation and two argmaxes.  Needs an argmax alone.  λ is in units of scores per gradient, and has to be
     large enough to reach another structure; any schedule of it keeps the scale of the gradient.
@@ -32,7 +32,7 @@ def blackbox(step_size: Number = 1.0) -> Surrogate:
     if isinstance(step_size, str | StepSize | Sequence):
         raise TypeError(
             f"blackbox: step_size is {step_size!r}; expected λ itself, a finite number ≥ 0, a tensor of them, or a "
-            'function that returns them.  Rules are for imle: imle("adaptive", noise="none") divides by λ too.'
+            'function that returns them.  Rules are for imle, also without noise: imle("adaptive", noise="none").'
         )
     check_number("blackbox: step_size", step_size)
     return Surrogate(Unregularized(), Mirror(Fixed(step_size, rescale=True), regularizer=Unregularized()))
