@@ -232,7 +232,9 @@ def test_straight_through_does_not_round_small_gradients():
 
 def test_the_decoder_may_see_a_sample():
     seen = []
-    estimator = pb.Surrogate(pb.Entropy(), pb.Projected(0.3), forward=pb.Sample(torch.Generator().manual_seed(0)))
+    estimator = pb.Surrogate(
+        pb.Entropy(), pb.Projected(0.3), decodes_from=pb.Sample(generator=torch.Generator().manual_seed(0))
+    )
     scores = torch.zeros(500, 3, requires_grad=True)
 
     def downstream(z):
@@ -243,7 +245,9 @@ def test_the_decoder_may_see_a_sample():
     assert pb.Categorical().contains(seen[0]).all()
     assert_close(seen[0].mean(0), torch.full((3,), 1 / 3), atol=0.07, rtol=0)
     with pytest.raises(pb.MissingCapability, match="Sample"):
-        pb.Surrogate(pb.Unregularized(), pb.Projected(), forward=pb.Sample()).loss(pb.Oracle(_same), scores, downstream)
+        pb.Surrogate(pb.Unregularized(), pb.Projected(), decodes_from=pb.Sample()).loss(
+            pb.Oracle(_same), scores, downstream
+        )
 
 
 def test_the_scale_multiplies_the_surrogate_gradient():

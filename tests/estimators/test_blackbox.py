@@ -61,7 +61,7 @@ def test_implicit_likelihood_without_noise_is_lambda_times_the_black_box(case):
 @every_case
 def test_implicit_likelihood_uses_the_same_noise_in_both_solutions(case):
     scores, downstream, structure = case.scores(), quadratic(case), case.structure
-    noisy = scores + pb.SumOfGamma(3).draw(structure, scores, seed())
+    noisy = scores + pb.SumOfGamma(3).draw(structure, scores, generator=seed())
     z = structure.argmax(noisy)
     step = 1.7 * asked(case, downstream, z)
     one_sided = structure.count_once(z - structure.argmax(noisy - step))
@@ -75,7 +75,7 @@ def test_the_quotient_follows_a_lambda_that_changes():
     scores, price = random(2, 5), random(5, number=1)
     downstream = lambda z: (z * price).sum(-1)
     each = torch.tensor([0.5, 3.0])
-    constant = [gradient_of(pb.blackbox(float(lam)), PAIR, scores, downstream) for lam in each]
+    constant = [gradient_of(pb.blackbox(float(size)), PAIR, scores, downstream) for size in each]
     assert_close(gradient_of(pb.blackbox(each), PAIR, scores, downstream)[0], constant[0][0])
     assert_close(gradient_of(pb.blackbox(each), PAIR, scores, downstream)[1], constant[1][1])
     schedule = iter(each.tolist())
@@ -227,12 +227,16 @@ def test_a_gradient_under_an_adaptive_step_does_not_depend_on_the_batch():
 
 
 def test_options_that_make_no_sense_are_refused():
-    with pytest.raises(TypeError, match=r"lam is 'adaptiv'; expected a finite number ≥ 0, .* or one of .*'adaptive'"):
+    with pytest.raises(TypeError, match=r"step_size is 'adaptiv'; expected a finite .* or one of .*'adaptive'"):
         pb.imle("adaptiv")
-    with pytest.raises(ValueError, match=r"imle: lam is -1; expected a finite number ≥ 0"):
+    with pytest.raises(ValueError, match=r"imle: step_size is -1; expected a finite number ≥ 0"):
         pb.imle(-1)
-    with pytest.raises(ValueError, match=r"blackbox: lam is -1; expected a finite number ≥ 0"):
+    with pytest.raises(ValueError, match=r"blackbox: step_size is -1; expected a finite number ≥ 0"):
         pb.blackbox(-1)
+    for rule in ("adaptive", "relative", pb.Relative(), pb.Adaptive(), [0.1]):
+        with pytest.raises(TypeError, match=r"blackbox: step_size is .*; expected λ itself, .* for imle") as caught:
+            pb.blackbox(rule)
+        assert repr(rule) in str(caught.value)
     with pytest.raises(ValueError, match=r"Symmetric: descent is Projected\(.*; expected one step"):
         pb.Symmetric(pb.Projected(0.1, steps=2))
     with pytest.raises(ValueError, match=r"expected one step, without backtracking"):
@@ -248,8 +252,8 @@ def test_options_that_make_no_sense_are_refused():
 def test_a_central_step_of_projected_gradient_is_its_own_average():
     """Inside the polytope both steps are straight, and the label is that of one step."""
     scores, inward = random(3, 4), lambda z: 0.5 * (z - 0.5).square().sum(-1)
-    central = pb.Surrogate(pb.SquaredNorm(), pb.Symmetric(pb.Projected(0.01)), forward=pb.SquaredNorm())
-    one_sided = pb.Surrogate(pb.SquaredNorm(), pb.Projected(0.01), forward=pb.SquaredNorm())
+    central = pb.Surrogate(pb.SquaredNorm(), pb.Symmetric(pb.Projected(0.01)), decodes_from=pb.SquaredNorm())
+    one_sided = pb.Surrogate(pb.SquaredNorm(), pb.Projected(0.01), decodes_from=pb.SquaredNorm())
     scores = 0.5 + 0.1 * scores  # no bit at 0 or 1
     expected = gradient_of(one_sided, pb.Binary(), scores, inward)
     assert_close(gradient_of(central, pb.Binary(), scores, inward), expected)

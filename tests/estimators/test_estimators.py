@@ -271,7 +271,7 @@ def test_every_combination_of_forward_start_descent_and_loss(case, forward, star
             point = structure.marginals(dual)
         else:
             point = structure.sparsemap(point + change)
-    estimator = pb.Surrogate(prediction, descent, start=start, forward=forward)
+    estimator = pb.Surrogate(prediction, descent, start=start, decodes_from=forward)
     calls = decoder.calls
     gradient = score_gradient(estimator, case, decoder)
     assert_close(gradient, prediction.predict(structure, scores) - point)
@@ -535,7 +535,7 @@ def test_parts_of_a_surrogate_are_the_same_by_their_type_and_their_tensors():
         "another type": (pb.Entropy(), pb.SquaredNorm(), 2),
     }
     for name, (prediction, forward, evaluations) in parts.items():
-        estimator = pb.Surrogate(prediction, pb.Projected(0.3), forward=forward)
+        estimator = pb.Surrogate(prediction, pb.Projected(0.3), decodes_from=forward)
         assert estimator.evaluations == evaluations, name
         decoder.calls = 0
         gradient = score_gradient(estimator, CHOICE, decoder)
@@ -624,7 +624,9 @@ def test_evaluations_are_as_few_as_the_catalog_says(name, case):
 def test_every_evaluation_of_a_descent_is_differentiated_in_the_point_once(estimator):
     decoder = Decoder(SUBSET)
     estimator.loss(SUBSET.structure, SUBSET.scores().requires_grad_(), decoder).sum().backward()
-    begins_forward = estimator.prediction == estimator.forward  # otherwise the main pass is not part of the descent
+    begins_forward = (
+        estimator.prediction == estimator.decodes_from
+    )  # otherwise the main pass is not part of the descent
     assert decoder.backward_calls == (decoder.calls if begins_forward else decoder.calls - 1)
     decoder.calls = 0
     with torch.no_grad():

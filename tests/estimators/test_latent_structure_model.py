@@ -93,7 +93,7 @@ def test_the_model_is_an_ordinary_module():
 
 def test_a_test_point_that_is_made_of_modules_is_saved_with_the_model():
     smooth = pb.PerturbedMaximum(pb.Normal(nn.Parameter(torch.tensor(0.5))))
-    point = pb.Surrogate(smooth, pb.Given(), forward=smooth)
+    point = pb.Surrogate(smooth, pb.Given(), decodes_from=smooth)
     names = set(model_of(pb.spigot(), test_point=point).state_dict()) - set(model_of(pb.spigot()).state_dict())
     assert names and all(name.startswith("test_point") and name.endswith("noise.scale") for name in names)
 

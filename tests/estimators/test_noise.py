@@ -28,7 +28,7 @@ def test_parts_that_may_not_be_used_get_no_noise(case):
     scores = scores.masked_fill((best == 0) & closed, -torch.inf)
     forbidden = case.structure.restrict(scores) == -torch.inf
     for noise in NOISES[:3]:
-        drawn = noise.draw(case.structure, scores, seed())
+        drawn = noise.draw(case.structure, scores, generator=seed())
         assert drawn.shape == scores.shape and drawn.dtype == scores.dtype
         assert (drawn[forbidden] == 0).all()
         assert (drawn[~forbidden] != 0).all()
@@ -36,7 +36,7 @@ def test_parts_that_may_not_be_used_get_no_noise(case):
 
 @pytest.mark.parametrize("case", UPSTAIRS, ids=repr)
 def test_entries_of_one_part_have_one_number_and_different_parts_have_different_ones(case):
-    drawn = pb.Normal().draw(case.structure, case.scores(), seed())
+    drawn = pb.Normal().draw(case.structure, case.scores(), generator=seed())
     one_each = case.structure.count_once(torch.ones_like(drawn))
     assert_close(case.structure.count_once(case.structure.gradient_of_parts(drawn)), drawn)
     numbers = drawn[drawn != 0]
@@ -47,8 +47,8 @@ def test_entries_of_one_part_have_one_number_and_different_parts_have_different_
 @every_noise
 def test_an_edge_in_both_halves_has_the_distribution_of_one_number(noise):
     scores = torch.zeros(20000, 3, 3, dtype=F64)
-    edges = noise.draw(pb.SpanningTree(), scores, seed())
-    alone = noise.draw(pb.Binary(), scores[..., 0], seed(1))
+    edges = noise.draw(pb.SpanningTree(), scores, generator=seed())
+    alone = noise.draw(pb.Binary(), scores[..., 0], generator=seed(1))
     assert_close(edges, edges.mT)
     assert_close(edges[:, 0, 1].mean(), alone.mean(), atol=0.03, rtol=0)
     assert_close(edges[:, 0, 1].var(), alone.var(), atol=0.05, rtol=0)
@@ -70,7 +70,7 @@ MOMENTS = {
 @pytest.mark.parametrize("name", MOMENTS)
 def test_numbers_have_the_mean_and_the_variance_of_their_kind(name):
     noise, mean, variance = MOMENTS[name]
-    drawn = noise.draw(pb.Binary(), torch.zeros(100_000, dtype=F64), seed())
+    drawn = noise.draw(pb.Binary(), torch.zeros(100_000, dtype=F64), generator=seed())
     assert float(drawn.mean()) == pytest.approx(mean, abs=4 * math.sqrt(variance / 1e5) + 1e-12)
     assert float(drawn.var()) == pytest.approx(variance, rel=0.05, abs=1e-12)
 
@@ -85,7 +85,7 @@ def test_slopes_are_those_of_the_logarithm_of_the_density(noise):
     (slope,) = torch.autograd.grad(-density(numbers).sum(), numbers)
     assert_close(noise.slope(numbers.detach()), slope)
     assert float(noise.slope(torch.zeros(()))) == 0
-    drawn = noise.draw(pb.Binary(), torch.zeros(100_000, dtype=F64), seed())
+    drawn = noise.draw(pb.Binary(), torch.zeros(100_000, dtype=F64), generator=seed())
     assert float(drawn.mean()) == pytest.approx(noise.mean, abs=0.02)
 
 
@@ -95,33 +95,33 @@ def test_the_same_generator_gives_the_same_numbers_with_any_number_of_threads(no
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        one = noise.draw(pb.SpanningTree(), scores, seed())
+        one = noise.draw(pb.SpanningTree(), scores, generator=seed())
         torch.set_num_threads(2)
-        assert torch.equal(noise.draw(pb.SpanningTree(), scores, seed()), one)
+        assert torch.equal(noise.draw(pb.SpanningTree(), scores, generator=seed()), one)
     finally:
         torch.set_num_threads(threads)
     if not isinstance(noise, pb.NoNoise):
-        assert not torch.equal(noise.draw(pb.SpanningTree(), scores, seed(1)), one)
+        assert not torch.equal(noise.draw(pb.SpanningTree(), scores, generator=seed(1)), one)
 
 
 @every_noise
 def test_numbers_do_not_depend_on_the_precision_of_the_scores(noise):
-    exact = noise.draw(pb.Binary(), torch.zeros(3, 4, dtype=F64), seed())
+    exact = noise.draw(pb.Binary(), torch.zeros(3, 4, dtype=F64), generator=seed())
     for dtype in (torch.float32, torch.bfloat16):
-        assert_close(noise.draw(pb.Binary(), torch.zeros(3, 4, dtype=dtype), seed()), exact.to(dtype))
+        assert_close(noise.draw(pb.Binary(), torch.zeros(3, 4, dtype=dtype), generator=seed()), exact.to(dtype))
 
 
 def test_a_scale_is_a_number_a_tensor_per_example_or_a_function_asked_at_every_call():
     scores, scales = torch.zeros(2, 3, dtype=F64), torch.tensor([0.5, 2.0])
-    standard = pb.Normal().draw(pb.Binary(), scores, seed())
-    assert_close(pb.Normal(0.3).draw(pb.Binary(), scores, seed()), 0.3 * standard)
-    assert_close(pb.Normal(scales).draw(pb.Binary(), scores, seed()), scales[:, None] * standard)
-    several = pb.Normal(scales).draw(pb.Binary(), scores.expand(4, 2, 3), seed())
-    assert_close(several, scales[:, None] * pb.Normal().draw(pb.Binary(), scores.expand(4, 2, 3), seed()))
+    standard = pb.Normal().draw(pb.Binary(), scores, generator=seed())
+    assert_close(pb.Normal(0.3).draw(pb.Binary(), scores, generator=seed()), 0.3 * standard)
+    assert_close(pb.Normal(scales).draw(pb.Binary(), scores, generator=seed()), scales[:, None] * standard)
+    several = pb.Normal(scales).draw(pb.Binary(), scores.expand(4, 2, 3), generator=seed())
+    assert_close(several, scales[:, None] * pb.Normal().draw(pb.Binary(), scores.expand(4, 2, 3), generator=seed()))
     asked = iter([0.1, 0.2])
     falling = pb.Normal(lambda: next(asked))
     for scale in (0.1, 0.2):
-        assert_close(falling.draw(pb.Binary(), scores, seed()), scale * standard)
+        assert_close(falling.draw(pb.Binary(), scores, generator=seed()), scale * standard)
 
 
 def test_a_scale_that_is_a_parameter_is_trained_with_the_model():

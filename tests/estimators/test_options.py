@@ -34,7 +34,13 @@ def test_a_step_size_that_is_no_length_is_a_wrong_value(size):
 
 @pytest.mark.parametrize(
     ("make", "option"),
-    [("ste", "step_size"), ("spigot", "step_size"), ("spigot_eg", "step_size"), ("blackbox", "lam"), ("imle", "lam")],
+    [
+        ("ste", "step_size"),
+        ("spigot", "step_size"),
+        ("spigot_eg", "step_size"),
+        ("blackbox", "step_size"),
+        ("imle", "step_size"),
+    ],
 )
 def test_a_wrong_step_is_named_as_the_user_named_it(make, option):
     with pytest.raises(ValueError, match=rf"^{make}: {option} is -1"):
@@ -65,8 +71,15 @@ def test_steps_are_counted_in_integers(steps):
         (lambda: pb.Surrogate(pb.Entropy, pb.Projected()), "prediction is .*; expected a Regularizer such as Entropy"),
         (lambda: pb.Surrogate(pb.Projected(), pb.Entropy()), "prediction is Projected.*; expected a Regularizer"),
         (lambda: pb.Surrogate(pb.Entropy(), 0.1), "descent is 0.1; expected a Pullback such as Projected"),
-        (lambda: pb.Surrogate(pb.Entropy(), pb.Projected(), forward="sample"), "forward is 'sample'; expected a Pred"),
+        (
+            lambda: pb.Surrogate(pb.Entropy(), pb.Projected(), decodes_from="sample"),
+            "decodes_from is 'sample'; expected a Pred",
+        ),
         (lambda: pb.Relaxation("entropy"), "regularizer is 'entropy'; expected a Regularizer such as Entropy"),
+        (lambda: pb.FenchelYoungLoss("entropy"), "regularizer is 'entropy'; expected a Regularizer such as Entropy"),
+        (lambda: pb.FenchelYoungLoss(pb.Entropy), "regularizer is <class.*; expected a Regularizer such as Entropy"),
+        (lambda: pb.Projected("relative"), r"Projected: step_size is 'relative'; .*, or a rule such as Relative\(\)\."),
+        (lambda: pb.Mirror(None, regularizer=pb.Entropy()), r"step_size is None; .*, or a rule such as Relative\(\)\."),
         (lambda: pb.Normalized(pb.ste), "inner is <function ste.*; expected an Estimator such as ste"),
         (lambda: pb.Symmetric(0.1), "descent is 0.1; expected a Pullback such as Projected"),
     ],
@@ -74,6 +87,27 @@ def test_steps_are_counted_in_integers(steps):
 def test_a_part_of_the_wrong_kind_is_refused_when_it_is_given(make, answer):
     with pytest.raises(TypeError, match=answer):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda source: pb.Sample(source),
+        lambda source: pb.SumAndSample(2, source),
+        lambda source: pb.Perturbed(pb.ste(), "gumbel", 1, source),
+        lambda source: pb.PerturbedMaximum("normal", 4, source),
+        lambda source: pb.GumbelRao(1.0, 4, source),
+        lambda source: pb.ReinMax(1.0, source),
+        lambda source: pb.Gapped(1.0, 1.0, source),
+        lambda source: pb.Gumbel().draw(pb.Binary(), torch.zeros(3), (), source),
+        lambda source: pb.Projected(0.1, 2, True),
+        lambda source: pb.Unconstrained(0.1, 2, True),
+        lambda source: pb.Mirror(0.1, 2, True, regularizer=pb.Entropy()),
+    ],
+)
+def test_generators_and_backtracking_are_given_by_keyword(make):
+    with pytest.raises(TypeError, match="positional argument"):
+        make(torch.Generator())
 
 
 def test_a_regularizer_that_is_a_module_is_shown_once():

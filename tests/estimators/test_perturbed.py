@@ -79,7 +79,7 @@ def test_a_step_down_and_a_step_up_are_made_for_all_draws_at_once(case):
 
 @pytest.mark.parametrize("name", ["minimum_risk", "sparse_marginalization", "best_vertex", "reinforce", "perturbed"])
 def test_any_estimator_can_be_perturbed(name):
-    estimator = pb.Perturbed(pb.get_estimator(name), pb.Gumbel(), 4, seed())
+    estimator = pb.Perturbed(pb.get_estimator(name), pb.Gumbel(), 4, generator=seed())
     torch.manual_seed(0)
     gradient = gradient_of(estimator, PAIR, random(3, 5), lambda z: (z - random(5, number=1)).square().sum(-1))
     assert gradient.shape == (3, 5) and gradient.isfinite().all() and (gradient != 0).any()
@@ -89,9 +89,9 @@ def test_step_sizes_and_temperatures_per_example_hold_for_every_draw():
     sizes, scores = torch.tensor([0.2, 0.9]), random(2, 4)
     downstream = lambda z: (z - random(4, number=1)).square().sum(-1)
     for make in (pb.spigot, pb.structured_attention):
-        whole = gradient_of(pb.Perturbed(make(sizes), "normal", 3, seed()), CHOICE, scores, downstream)
+        whole = gradient_of(pb.Perturbed(make(sizes), "normal", 3, generator=seed()), CHOICE, scores, downstream)
         for i, size in enumerate(sizes.tolist()):
-            alone = gradient_of(pb.Perturbed(make(size), "normal", 3, seed()), CHOICE, scores, downstream)
+            alone = gradient_of(pb.Perturbed(make(size), "normal", 3, generator=seed()), CHOICE, scores, downstream)
             assert_close(whole[i], alone[i], atol=1e-6, rtol=1e-5)
 
 
@@ -112,7 +112,7 @@ def test_weights_of_losses_scale_the_gradient_of_each_example():
     weights, scores = torch.tensor([0.5, 0.0, -2.0], dtype=F64), random(3, 5)
     downstream = lambda z: (z - random(5, number=1)).square().sum(-1)
     for inner in (pb.spigot(0.3), pb.ste_marginals(), pb.spigot_eg(0.3, steps=2)):
-        make = lambda inner=inner: pb.Perturbed(inner, "normal", 3, seed())
+        make = lambda inner=inner: pb.Perturbed(inner, "normal", 3, generator=seed())
         whole = gradient_of(make(), PAIR, scores, downstream)
         weighted = gradient_of(make(), PAIR, scores, downstream, lambda losses: (weights * losses).sum())
         assert_close(weighted, weights[:, None] * whole)
@@ -139,7 +139,7 @@ def test_a_loss_that_is_nan_marks_its_example_alone():
 def test_evaluations_during_the_backward_pass_replay_the_random_numbers_of_each_draw():
     dropout, masks = nn.Dropout(0.5), []
     dropout.register_forward_hook(lambda module, inputs, output: masks.append(output == 0))
-    estimator = pb.Perturbed(pb.spigot(0.3, steps=2), "normal", 2, seed())
+    estimator = pb.Perturbed(pb.spigot(0.3, steps=2), "normal", 2, generator=seed())
     torch.manual_seed(3)
     gradient_of(estimator, CHOICE, random(2, 4), lambda z: (dropout(z + 1) * random(4)).square().sum(-1))
     assert len(masks) == 4
@@ -150,7 +150,7 @@ def test_one_draw_can_be_handed_over_and_several_cannot():
     estimator = pb.perturb_and_map(generator=seed())
     scores = random(2, 4)
     z = estimator(CHOICE, scores)
-    noise = pb.Gumbel().draw(CHOICE, scores, seed())
+    noise = pb.Gumbel().draw(CHOICE, scores, generator=seed())
     assert torch.equal(z, CHOICE.argmax(scores + noise))
     with pytest.raises(TypeError, match=r"averages the losses of 3 samples: call `estimator\.loss"):
         pb.perturb_and_map(samples=3)(CHOICE, scores)
@@ -198,7 +198,7 @@ def test_what_is_no_estimator_cannot_be_perturbed():
 
 def test_perturb_and_map_on_a_choice_is_the_straight_through_gumbel_softmax():
     scores, price = random(3, 4), random(4, number=1)
-    noise = pb.Gumbel().draw(CHOICE, scores, seed())
+    noise = pb.Gumbel().draw(CHOICE, scores, generator=seed())
     leaf = scores.clone().requires_grad_()
     soft = ((leaf + noise) / 0.7).softmax(-1)
     hard = CHOICE.argmax(scores + noise)
@@ -210,7 +210,7 @@ def test_perturb_and_map_on_a_choice_is_the_straight_through_gumbel_softmax():
 def test_stochastic_relaxations_are_the_relaxations_of_perturbed_scores():
     scores, price = random(3, 5), random(5, number=1)
     loss = lambda z: (z * price).square().sum(-1)
-    noise = pb.Normal(0.5).draw(PAIR, scores, seed())
+    noise = pb.Normal(0.5).draw(PAIR, scores, generator=seed())
     for make, operation in ((pb.stochastic_softmax, PAIR.marginals), (pb.stochastic_sparsemap, PAIR.sparsemap)):
         estimator = make(0.7, pb.Normal(0.5), generator=seed())
         assert_close(estimator(PAIR, scores), operation((scores + noise) / 0.7))
@@ -240,14 +240,14 @@ def mean_and_error(draws):
 def test_the_jacobian_is_that_of_the_smoothed_argmax_on_average(noise):
     scores, step, batches = torch.tensor([0.4, -0.3, 0.1, 0.0], dtype=F64), 0.1, 30
     found, error = mean_and_error(
-        [jacobian(pb.PerturbedMaximum(noise, 2000, seed(i)), PAIR, scores) for i in range(batches)]
+        [jacobian(pb.PerturbedMaximum(noise, 2000, generator=seed(i)), PAIR, scores) for i in range(batches)]
     )
 
     def slope(i):  # the same draws on both sides
         ends = []
         for sign in (1, -1):
             moved = scores + sign * step * torch.eye(4, dtype=F64)
-            wide = pb.PerturbedMaximum(noise, 2000, seed(1000 + i))
+            wide = pb.PerturbedMaximum(noise, 2000, generator=seed(1000 + i))
             ends.append(torch.stack([wide.predict(PAIR, one) for one in moved], -1))
         return (ends[0] - ends[1]) / (2 * step)
 
@@ -259,7 +259,7 @@ def test_the_jacobian_is_that_of_the_smoothed_argmax_on_average(noise):
 
 def test_a_choice_smoothed_by_gumbel_noise_is_the_softmax_on_average():
     scores = torch.tensor([0.4, -0.3, 0.1, 1.0], dtype=F64)
-    regularizer = pb.PerturbedMaximum("gumbel", 500, seed())
+    regularizer = pb.PerturbedMaximum("gumbel", 500, generator=seed())
     point, error = mean_and_error([regularizer.predict(CHOICE, scores) for _ in range(60)])
     assert ((point - scores.softmax(-1)).abs() <= 4 * error).all()
     found, error = mean_and_error([jacobian(regularizer, CHOICE, scores) for _ in range(60)])
@@ -270,7 +270,7 @@ def test_a_choice_smoothed_by_gumbel_noise_is_the_softmax_on_average():
 def test_perturbed_decodes_from_the_mean_and_differentiates_with_the_control_variate():
     scores, price = random(3, 5), random(5, number=1)
     estimator = pb.perturbed(0.5, "gumbel", 7, generator=seed())
-    noise = pb.Gumbel().draw(PAIR, scores.expand(7, 3, 5), seed())
+    noise = pb.Gumbel().draw(PAIR, scores.expand(7, 3, 5), generator=seed())
     z = PAIR.argmax(scores / 0.5 + noise)
     assert_close(pb.perturbed(0.5, "gumbel", 7, generator=seed())(PAIR, scores), z.mean(0))
     along = ((z - PAIR.argmax(scores)) * price).sum(-1, keepdim=True)
@@ -295,7 +295,7 @@ def test_without_noise_the_gradient_is_that_of_the_argmax(scale):
 @every_case
 def test_the_prediction_is_the_gradient_of_the_conjugate(case):
     scores = case.scores().requires_grad_()
-    regularizer = lambda: pb.PerturbedMaximum(pb.Normal(0.7), 5, seed())
+    regularizer = lambda: pb.PerturbedMaximum(pb.Normal(0.7), 5, generator=seed())
     (gradient,) = torch.autograd.grad(regularizer().conjugate(case.structure, scores).sum(), scores)
     predicted = regularizer().predict(case.structure, scores)
     assert predicted.requires_grad
@@ -306,19 +306,19 @@ def test_the_prediction_is_the_gradient_of_the_conjugate(case):
 def test_the_conjugate_is_the_mean_of_the_best_perturbed_scores(case):
     scores = case.scores()
     wide = scores.expand(4, *scores.shape)
-    noisy = scores + 0.7 * pb.Normal().draw(case.structure, wide, seed())
+    noisy = scores + 0.7 * pb.Normal().draw(case.structure, wide, generator=seed())
     if not isinstance(case.structure, pb.Enumerable) or not case.structure.offers(pb.Enumerable):
         best = torch.stack([case.value(one, case.structure.argmax(one)) for one in noisy])
     else:
         best = torch.stack([case.vertex_scores(one).amax(0) for one in noisy])
-    found = pb.PerturbedMaximum(pb.Normal(0.7), 4, seed()).conjugate(case.structure, scores)
+    found = pb.PerturbedMaximum(pb.Normal(0.7), 4, generator=seed()).conjugate(case.structure, scores)
     assert_close(found, best.mean(0))
 
 
 def test_the_fenchel_young_loss_of_gumbel_noise_on_a_choice_is_the_cross_entropy_on_average():
     scores, label = random(4, 5), pb.Categorical().argmax(random(4, 5, number=1))
     for scale in (1.0, 0.5):
-        criterion = pb.FenchelYoungLoss(pb.PerturbedMaximum(pb.Gumbel(scale), 500, seed()), "none")
+        criterion = pb.FenchelYoungLoss(pb.PerturbedMaximum(pb.Gumbel(scale), 500, generator=seed()), "none")
         value, error = mean_and_error([criterion(CHOICE, scores, label) for _ in range(60)])
         exact = scale * nn.functional.cross_entropy(scores / scale, label, reduction="none")
         assert ((value - exact).abs() <= 4 * error).all()
@@ -327,7 +327,7 @@ def test_the_fenchel_young_loss_of_gumbel_noise_on_a_choice_is_the_cross_entropy
 def test_the_fenchel_young_loss_of_gaussian_noise_on_a_bit_has_its_closed_form():
     scores, scale = torch.tensor([[-0.7], [0.2], [1.5]], dtype=F64), 0.8
     label = torch.tensor([[1.0], [1.0], [0.0]], dtype=F64)
-    criterion = pb.FenchelYoungLoss(pb.PerturbedMaximum(pb.Normal(scale), 1000, seed()), "none")
+    criterion = pb.FenchelYoungLoss(pb.PerturbedMaximum(pb.Normal(scale), 1000, generator=seed()), "none")
     value, error = mean_and_error([criterion(pb.Binary(), scores, label) for _ in range(60)])
     unit = torch.distributions.Normal(torch.zeros((), dtype=F64), 1.0)
     at = scores / scale
@@ -338,14 +338,16 @@ def test_the_fenchel_young_loss_of_gaussian_noise_on_a_bit_has_its_closed_form()
 def test_the_fenchel_young_loss_learns_its_label_and_vanishes_there():
     label = pb.DependencyTree().argmax(random(2, 4, 4))
     for noise in ("normal", "gumbel"):
-        criterion = pb.FenchelYoungLoss(pb.PerturbedMaximum(noise, 50, seed()), "none")
+        criterion = pb.FenchelYoungLoss(pb.PerturbedMaximum(noise, 50, generator=seed()), "none")
         scores = torch.zeros(2, 4, 4, dtype=F64, requires_grad=True)
         losses = criterion(pb.DependencyTree(), scores, label)
         (gradient,) = torch.autograd.grad(losses.sum(), scores)
         assert (losses > 0).all()
-        expected = pb.PerturbedMaximum(noise, 50, seed()).predict(pb.DependencyTree(), scores.detach()) - label
+        expected = (
+            pb.PerturbedMaximum(noise, 50, generator=seed()).predict(pb.DependencyTree(), scores.detach()) - label
+        )
         assert_close(gradient, expected)
-        sure = pb.FenchelYoungLoss(pb.PerturbedMaximum(noise, 4000, seed()), "none")
+        sure = pb.FenchelYoungLoss(pb.PerturbedMaximum(noise, 4000, generator=seed()), "none")
         assert_close(sure(pb.DependencyTree(), 100 * label, label), torch.zeros(2, dtype=F64), atol=0.15, rtol=0)
 
 
@@ -360,7 +362,7 @@ def test_transitions_learn_from_a_perturbed_loss():
     label = pb.Tagging(transitions.detach()).argmax(random(2, 4, 3))
 
     def total(table):
-        criterion = pb.FenchelYoungLoss(pb.PerturbedMaximum("normal", 5, seed()), "sum")
+        criterion = pb.FenchelYoungLoss(pb.PerturbedMaximum("normal", 5, generator=seed()), "sum")
         return criterion(pb.Tagging(table), random(2, 4, 3, number=1), label)
 
     (gradient,) = torch.autograd.grad(total(transitions), transitions)

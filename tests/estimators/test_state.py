@@ -129,6 +129,111 @@ def test_a_running_average_is_saved_and_training_resumes_with_the_same_baseline(
         assert torch.equal(found, known)
 
 
+def symmetric():
+    rule = pb.Mirror(pb.Adaptive(rate=0.1), regularizer=pb.Unregularized())
+    return pb.Surrogate(pb.Unregularized(), pb.Symmetric(rule))
+
+
+ADAPTIVE = [
+    pytest.param(lambda: pb.spigot(pb.Adaptive(rate=0.1)), "estimator.descent_step_size", id="spigot"),
+    pytest.param(lambda: pb.ste("adaptive"), "estimator.descent_step_size", id="ste"),
+    pytest.param(lambda: pb.imle("adaptive", "none"), "estimator.inner.descent_step_size", id="imle"),
+    pytest.param(lambda: pb.Normalized(pb.ste("adaptive")), "estimator.inner.descent_step_size", id="normalized"),
+    pytest.param(symmetric, "estimator.descent_descent_step_size", id="symmetric"),
+]
+
+
+@every_owner
+@pytest.mark.parametrize(("make", "key"), ADAPTIVE)
+def test_an_adaptive_step_is_saved_and_training_resumes_with_it(own, make, key):
+    owner, resumed, untrained = own(make()), own(make()), own(make())
+    train(owner, 3)
+    assert {name for name in owner.state_dict() if name.startswith("estimator.")} == {f"{key}.ratio", f"{key}.changed"}
+    assert owner.state_dict()[f"{key}.ratio"] != untrained.state_dict()[f"{key}.ratio"]
+    file = io.BytesIO()
+    torch.save(owner.state_dict(), file)
+    file.seek(0)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    train(owner, 3), train(resumed, 3)
+    assert_close(resumed.state_dict(), owner.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("make", "key"), ADAPTIVE)
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda owner: pickle.loads(pickle.dumps(owner))], ids=["copy", "pickle"]
+)
+def test_an_adaptive_step_is_copied_with_the_model_and_then_learns_for_itself(make, key, copied):
+    owner = holder(make())
+    train(owner, 2)
+    twin, before = copied(owner), copy.deepcopy(owner.state_dict())
+    assert_close(twin.state_dict(), before, rtol=0, atol=0)
+    train(twin, 2)
+    assert_close(owner.state_dict(), before, rtol=0, atol=0)
+    assert twin.state_dict()[f"{key}.ratio"] != before[f"{key}.ratio"]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the compiler's own
+def test_an_adaptive_step_learns_in_a_compiled_model_as_in_an_eager_one():
+    torch.compiler.reset()
+    owners = holder(pb.spigot("adaptive")), holder(pb.spigot("adaptive"))
+    eager, compiled = owners[0].losses, torch.compile(owners[1].losses, backend="aot_eager")
+    for _ in range(2):
+        eager(data()).sum().backward()
+        compiled(data()).sum().backward()
+    assert_close(owners[1].state_dict(), owners[0].state_dict())
+    assert_close(owners[1].encoder.weight.grad, owners[0].encoder.weight.grad)
+    assert owners[0].estimator.descent.step_size.ratio != 1
+
+
+def test_an_adaptive_step_moves_with_the_model_and_hears_of_its_mode():
+    owner = holder(pb.spigot("adaptive")).double().eval()
+    step = owner.estimator.descent.step_size
+    assert step.ratio.dtype == torch.float64 and not step.training
+    owner.losses(data().double()).sum().backward()
+    assert float(step.ratio) == 1
+    assert owner.train().estimator.descent.step_size.training
+
+
+def test_a_module_inside_a_descent_is_held_once_it_is_set():
+    estimator = pb.spigot("adaptive")
+    estimator.descent = pb.Mirror(0.1, regularizer=pb.Tsallis(nn.Parameter(torch.tensor(1.5))))
+    assert set(estimator.state_dict()) == {"descent_regularizer.alpha"}
+
+
+def test_parts_of_a_surrogate_that_are_set_anew_count():
+    scores = torch.zeros(2, 3, requires_grad=True)
+
+    def gradient(estimator):
+        (found,) = torch.autograd.grad(estimator.loss(CHOICE, scores, loss).sum(), scores)
+        return found
+
+    estimator = pb.ste()
+    once = gradient(estimator)
+    estimator.scale = 3.0
+    assert_close(gradient(estimator), 3 * once)
+    estimator.descent = pb.Unconstrained(0.5)
+    assert_close(gradient(estimator), 1.5 * once)
+    estimator.prediction, estimator.decodes_from, estimator.descent = pb.Entropy(), pb.Entropy(), pb.Projected(0.1)
+    assert estimator.evaluations == 1
+    assert_close(gradient(estimator), gradient(pb.Surrogate(pb.Entropy(), pb.Projected(0.1), scale=3.0)))
+
+
+def test_a_surrogate_is_shown_in_one_line():
+    shown = (
+        "Surrogate(prediction=Unregularized(), descent=Projected(step_size=0.1, steps=1, backtrack=False), start=None, "
+    )
+    assert repr(pb.spigot(0.1)) == shown + "decodes_from=Unregularized(), scale=1.0)"
+    assert repr(pb.spigot("adaptive")).count("Adaptive") == 1 and "\n" not in repr(pb.spigot("adaptive"))
+    assert repr(pb.Perturbed(pb.ste())).count("Surrogate") == 1
+
+
+def test_a_surrogate_may_be_called_as_other_modules_are_with_their_hooks():
+    estimator, seen = pb.ste(), []
+    estimator.register_forward_hook(lambda module, given, point: seen.append(point))
+    point = estimator(CHOICE, torch.tensor([[1.0, 0.0, 2.0]], requires_grad=True))
+    assert seen[0] is point and point.tolist() == [[0, 0, 1]]
+
+
 def sampled(*losses):
     return pb.Sampled(torch.tensor([losses]), torch.zeros(len(losses), 3), lambda: None, lambda: None)
 

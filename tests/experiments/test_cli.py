@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import io
+import itertools
 import json
 import re
 import shlex
@@ -169,10 +170,20 @@ def test_noise_is_that_of_the_set_up_the_command_or_the_row():
     assert (run.noise, run.noise_until) == (1.0, 0.5)
 
 
+def test_one_list_of_step_sizes_serves_every_row_that_pulls_a_label_back():
+    rows = [name for name, entry in pb.CATALOG.items() if name == "imle" or entry.kind == "pulled back"]
+    rows.remove("identity")  # has nothing to tune
+    given = ["clusters", "--estimators", ",".join(rows), "--seeds", "1", "--set", "step_size=0.3,2"]
+    runs = arguments.parse_of_task(arguments.SweepCommand, "sweep", given).runs()
+    assert [(run.estimator, dict(run.options)["step_size"]) for run in runs] == list(itertools.product(rows, (0.3, 2)))
+
+
 def test_a_run_takes_settings_and_rows_as_a_sweep_does():
-    words = ["clusters", "--estimator", "imle(noise=normal, learning_rate=0.5)", "--set", "lam=2", "--set", "steps=7"]
+    row, chosen = "imle(noise=normal, learning_rate=0.5)", ["--set", "step_size=2", "--set", "steps=7"]
+    words = ["clusters", "--estimator", row, *chosen]
     run = arguments.parse_of_task(arguments.RunCommand, "run", words).the_run()
-    assert run.options == (("lam", 2), ("noise", "normal")) and run.steps == 7 and run.optimizer.learning_rate == 0.5
+    assert run.options == (("noise", "normal"), ("step_size", 2))
+    assert run.steps == 7 and run.optimizer.learning_rate == 0.5
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text("utf-8")

@@ -288,7 +288,9 @@ def test_values_and_options_that_do_not_fit_are_refused_in_words():
     with pytest.raises(ValueError, match=r"Ranking: lengths\[1\] is 4; expected between 0 and 3"):
         pb.Ranking(lengths=torch.tensor([1, 4])).sparsemap(scores)
     for operation in (pb.Ranking().soft_rank, pb.Ranking().soft_sort):
-        with pytest.raises(ValueError, match="regularizer is 'l2'"):
+        with pytest.raises(
+            ValueError, match=r"regularizer is 'l2'; expected a name: \"squared_norm\" or \"entropy\"\."
+        ):
             operation(scores, regularizer="l2")
     with pytest.raises(ValueError, match=r"values of example \[0\] are not all above 0"):
         pb.Ranking(values=torch.tensor([0.0, 1.0, 2.0])).soft_rank(scores, regularizer="entropy")

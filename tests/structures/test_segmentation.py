@@ -78,20 +78,20 @@ def test_large_projections_are_certified_by_their_own_argmax(scale):
     assert (gap.abs() <= 1e-8 * max(1.0, scale)).all()
 
 
-def test_segments_and_parts_are_inverse():
+def test_segments_and_vertex_are_inverse():
     segments = [(0, 2, 1), (2, 1, 0), (3, 3, 2)]
-    parts = pb.Segmentation.parts(segments, 6, 3, 4)
-    assert pb.Segmentation().contains(parts)
-    assert pb.Segmentation.segments(parts) == segments
+    vertex = pb.Segmentation.vertex(segments, 6, 3, 4)
+    assert pb.Segmentation().contains(vertex)
+    assert pb.Segmentation.segments(vertex) == segments
     batch = [segments, [(0, 3, 0)], []]
-    both = pb.Segmentation.parts(batch, 6, 3, 4)
+    both = pb.Segmentation.vertex(batch, 6, 3, 4)
     assert both.shape == (3, 6, 3, 4) and pb.Segmentation.segments(both) == batch
     assert pb.Segmentation(torch.tensor([6, 3, 0])).contains(both).all()
-    assert pb.Segmentation.segments(pb.Segmentation.parts([[], segments], 6, 3, 4)) == [[], segments]
+    assert pb.Segmentation.segments(pb.Segmentation.vertex([[], segments], 6, 3, 4)) == [[], segments]
     with pytest.raises(ValueError, match=r"a segment is \(4, 3\); expected \(start, width, label\) within 6"):
-        pb.Segmentation.parts([(4, 3)], 6, 3, 2)
+        pb.Segmentation.vertex([(4, 3)], 6, 3, 2)
     with pytest.raises(ValueError, match=r"a segment is \(4, 3, 0\); expected \(start, width, label\) within 6"):
-        pb.Segmentation.parts([(4, 3, 0)], 6, 3, 4)
+        pb.Segmentation.vertex([(4, 3, 0)], 6, 3, 4)
 
 
 def test_bad_input_is_named():

@@ -263,7 +263,7 @@ def test_a_path_is_its_own_only_tree():
 @pytest.mark.parametrize("scale", [0.0, 0.01, 0.3, 1.0, 30.0])
 def test_large_projections_are_certified_by_their_own_argmax(scale, k):
     scores = random_scores(2, 60, 60, scale=scale)
-    trees = pb.SpanningTree(torch.tensor([60, 37]), components=k)
+    trees = pb.SpanningTree(torch.tensor([60, 37]), trees=k)
     point = trees.sparsemap(scores)
     rest = scores - point
     gap = trees.inner(rest, trees.argmax(rest)) - trees.inner(rest, point)
@@ -300,7 +300,7 @@ def test_forests_offer_what_needs_no_sum():
     assert TREES.offers(pb.LogLinear) and not forests.offers(pb.LogLinear)
     assert forests.offers(pb.KBest) and forests.offers(pb.Enumerable) and not TREES.offers(pb.Simplex)
     for name in ("log_partition", "marginals", "entropy", "sample"):
-        with pytest.raises(pb.MissingCapability, match=r"no fast way to sum over all forests of 2 trees.*components=1"):
+        with pytest.raises(pb.MissingCapability, match=r"no fast way to sum over all forests of 2 trees.*trees=1"):
             getattr(forests, name)(scores)
     with pytest.raises(pb.MissingCapability, match="partition function"):
         pb.spigot_eg().loss(forests, scores.requires_grad_(), lambda z: z.sum((-1, -2)))
@@ -312,7 +312,7 @@ def test_forests_offer_what_needs_no_sum():
     ("make", "message"),
     [
         (lambda: pb.SpanningTree.forest(0), r"forest: k is 0; expected an integer ≥ 1"),
-        (lambda: pb.SpanningTree(components=1.5), r"components is 1\.5"),
+        (lambda: pb.SpanningTree(trees=1.5), r"trees is 1\.5"),
         (lambda: TREES.argmax(torch.zeros(2, 3, 4)), r"parts of shape \(3, 4\); expected \(\.\.\., n, n\)"),
         (
             lambda: pb.SpanningTree.forest(3, lengths=torch.tensor([3, 2])).sparsemap(torch.zeros(2, 3, 3)),

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -161,7 +161,7 @@ class Descent(Pullback):
 
     step_size: Steps = 1.0
     steps: int = 1
-    backtrack: bool = False
+    backtrack: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -173,7 +173,7 @@ class Descent(Pullback):
             if len(sizes) != self.steps:
                 raise ValueError(f"{name}: {len(sizes)} step sizes for {self.steps} steps.")
         elif not isinstance(sizes, StepSize):
-            check_number(f"{name}: step_size", sizes)
+            check_number(f"{name}: step_size", sizes, others=", or a rule such as Relative()")
 
     @abstractmethod
     def move(self, structure: Structure, iterate: Iterate, change: Tensor) -> Iterate:

@@ -16,9 +16,8 @@ class Adaptive(StepSize, nn.Module):
     the surrogate gradient is divided by η.  The step of AIMLE, for labels that are structures: `Mirror` over
     `Unregularized`.  Reference: Minervini, Franceschi and Niepert (2023).
 
-    `ratio` and `changed`, the average, are buffers, saved and loaded with the model that holds the estimator as a
-    module (`imle` is one).  A bare `Surrogate` is none: let the model hold the rule as well, or wrap the estimator in
-    `Perturbed(…, NoNoise())`.  They learn in training mode alone.
+    `ratio` and `changed`, the average, are buffers, saved and loaded with the model that holds the estimator.  They
+    learn in training mode alone.
     """
 
     ratio: Tensor

@@ -107,14 +107,6 @@ def parts_of(part: object, path: str = "") -> Iterator[tuple[str, object]]:
             yield from parts_of(value, f"{path}_{name}" if path else name)
 
 
-def hold_modules(outer: nn.Module, inner: Estimator, name: str = "inner") -> None:
-    """Registers the modules that `inner` is made of with `outer`, which wraps it, where `inner` is no module itself."""
-    if not isinstance(inner, nn.Module):
-        for path, part in parts_of(inner, name):
-            if isinstance(part, nn.Module):
-                outer.add_module(path, part)
-
-
 class Memory:
     """What an estimator remembers: buffers of its modules, and the states of its own generators."""
 

@@ -1,7 +1,7 @@
 """Expected downstream losses, summed over a list of vertices."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -102,7 +102,7 @@ class SumAndSample(Summands):
     """
 
     k: int
-    generator: torch.Generator | None = None
+    generator: torch.Generator | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_count("SumAndSample: k", self.k)
@@ -233,4 +233,4 @@ def sum_and_sample(k: int = 3, temperature: Number = 1.0, *, generator: torch.Ge
     a black box.  For scores that leave most of the probability to few structures, and not all of it.
     Reference: Liu, Regier, Tripuraneni, Jordan and McAuliffe (2019).
     """
-    return Expectation(SumAndSample(k, generator), temperature)
+    return Expectation(SumAndSample(k, generator=generator), temperature)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from pullback.estimators._estimator import Estimator, Loss, Replay, hold_modules
+from pullback.estimators._estimator import Estimator, Loss, Replay
 from pullback.estimators._inspection import Label
 from pullback.estimators.spigot import ste
 from pullback.structures._structure import Structure
@@ -25,7 +25,6 @@ class Normalized(nn.Module, Estimator):
         if not isinstance(inner, Estimator):
             raise TypeError(f"Normalized: inner is {inner!r}; expected an Estimator such as ste().")
         self.inner = inner
-        hold_modules(self, inner)
 
     @property
     def evaluations(self) -> int | None:

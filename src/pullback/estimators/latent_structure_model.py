@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pullback.estimators._estimator import Estimator, hold_modules
+from pullback.estimators._estimator import Estimator
 from pullback.regularizers._regularizer import Regularizer
 from pullback.regularizers.unregularized import Unregularized
 from pullback.structures._structure import Structure
@@ -25,8 +25,8 @@ class LatentStructureModel(nn.Module):
     test_point: what the decoder sees outside training: the argmax if not given, the prediction of a `Regularizer`, or
     the point of an `Estimator` that is callable, such as the one it is trained with.
 
-    An estimator or a test point that is a module, or made of some (with a temperature to learn, or a baseline or a step
-    size that remembers), is saved, moved and trained with the model.
+    What an estimator or a test point learns or remembers, such as a temperature, a baseline or a step size, is saved,
+    moved and trained with the model.
     """
 
     def __init__(
@@ -46,9 +46,6 @@ class LatentStructureModel(nn.Module):
         self.encoder, self.decoder, self.estimator = encoder, decoder, estimator
         self.structure, self.criterion = structure, criterion or _cross_entropies
         self.test_point = test_point or Unregularized()
-        hold_modules(self, estimator, "estimator")
-        if isinstance(self.test_point, Estimator) and self.test_point is not estimator:
-            hold_modules(self, self.test_point, "test_point")
 
     def structure_of(self, x: Any) -> Structure:
         """The structure of the batch `x`."""

@@ -37,19 +37,22 @@ class Noise(ABC, nn.Module):
         self,
         structure: Structure,
         scores: Tensor,
-        generator: Random = None,
         sample_shape: Sequence[int] = (),
+        *,
+        generator: Random = None,
     ) -> Tensor:
         """scale · ε (*sample_shape, *scores.shape): one number for each part, 0 where it is forbidden or padding."""
-        epsilon, scale = self.standard(structure, scores, generator, sample_shape), self.scale_of(structure, scores)
+        epsilon = self.standard(structure, scores, sample_shape, generator=generator)
+        scale = self.scale_of(structure, scores)
         return epsilon if isinstance(scale, float) and scale == 1 else epsilon * scale
 
     def standard(
         self,
         structure: Structure,
         scores: Tensor,
-        generator: Random = None,
         sample_shape: Sequence[int] = (),
+        *,
+        generator: Random = None,
     ) -> Tensor:
         """ε alone, as `draw` has it before it is scaled."""
         device = torch.device("cpu") if generator is None else generator.device

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate, hold_modules
+from pullback.estimators._estimator import Estimator, Loss, Replay, evaluate
 from pullback.estimators._inspection import Label
 from pullback.estimators.noise import Noise, noise_of
 from pullback.estimators.relaxation import sparsemap, ste_marginals, structured_attention
@@ -19,8 +19,7 @@ class Perturbed(nn.Module, Estimator):
     samples: how many draws; each costs what `inner` costs, and the decoder sees them one by one.
     generator: where random numbers come from.
 
-    Callable if `inner` is and `samples` is 1.  What `inner` remembers, such as the ratio of an `Adaptive` step, is
-    saved and moved with the model that holds this.
+    Callable if `inner` is and `samples` is 1.
     """
 
     def __init__(
@@ -28,6 +27,7 @@ class Perturbed(nn.Module, Estimator):
         inner: Estimator,
         noise: Noise | str = "gumbel",
         samples: int = 1,
+        *,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -36,7 +36,6 @@ class Perturbed(nn.Module, Estimator):
             raise TypeError(f"Perturbed: inner is {inner!r}; expected an Estimator such as ste_marginals().")
         self.inner, self.noise, self.samples = inner, noise_of("Perturbed", noise), int(samples)
         self.generator = generator
-        hold_modules(self, inner)
 
     @property
     def evaluations(self) -> int | None:
@@ -68,7 +67,7 @@ class Perturbed(nn.Module, Estimator):
         """s + ε, for several samples (samples, *batch, *event)."""
         scores = structure.restrict(scores)
         several = () if self.samples == 1 else (self.samples,)
-        return scores + self.noise.draw(structure, scores, self.generator, several)
+        return scores + self.noise.draw(structure, scores, several, generator=self.generator)
 
     def extra_repr(self) -> str:
         inner = "" if isinstance(self.inner, nn.Module) else f"{self.inner}, "
@@ -96,7 +95,7 @@ def perturb_and_map(
     that must see one structure, where the argmax alone explores too little.  Reference: Papandreou and Yuille (2011);
     Corro and Titov (2019); Jang, Gu and Poole (2017).
     """
-    return Perturbed(ste_marginals(temperature), noise, samples, generator)
+    return Perturbed(ste_marginals(temperature), noise, samples, generator=generator)
 
 
 def stochastic_softmax(
@@ -113,7 +112,7 @@ def stochastic_softmax(
     Costs one evaluation and one call of marginals per sample.  Needs a partition function, and a decoder that accepts
     mixtures; a low temperature brings them near structures.  Reference: Paulus et al. (2020).
     """
-    return Perturbed(structured_attention(temperature), noise, samples, generator)
+    return Perturbed(structured_attention(temperature), noise, samples, generator=generator)
 
 
 def stochastic_sparsemap(
@@ -130,4 +129,4 @@ def stochastic_sparsemap(
     Costs one evaluation and one projection per sample.  Needs an argmax alone; mixes few structures, and often one,
     where the gradient is zero.  Reference: Paulus et al. (2020).
     """
-    return Perturbed(sparsemap(temperature), noise, samples, generator)
+    return Perturbed(sparsemap(temperature), noise, samples, generator=generator)

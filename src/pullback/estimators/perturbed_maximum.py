@@ -27,7 +27,7 @@ class PerturbedMaximum(Regularizer, nn.Module):
     noise: SmoothNoise
 
     def __init__(
-        self, noise: Noise | str = "normal", samples: int = 16, generator: torch.Generator | None = None
+        self, noise: Noise | str = "normal", samples: int = 16, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
         check_count("PerturbedMaximum: samples", samples)
@@ -72,7 +72,7 @@ class PerturbedMaximum(Regularizer, nn.Module):
         scale = self.noise.scale_of(structure, scores)
         if isinstance(scale, Tensor) and detached:
             scale = scale.detach()
-        return self.noise.standard(structure, scores.detach(), self.generator, (self.samples,)), scale
+        return self.noise.standard(structure, scores.detach(), (self.samples,), generator=self.generator), scale
 
     def extra_repr(self) -> str:
         return f"samples={self.samples}"
@@ -114,4 +114,4 @@ def perturbed(
     mixtures; the gradient is unbiased for that of the smoothed argmax, and its variance falls as 1 / samples.  The
     Fenchel–Young loss beside it is that of `PerturbedMaximum`.  Reference: Berthet et al. (2020).
     """
-    return Relaxation(PerturbedMaximum(noise, samples, generator), temperature)
+    return Relaxation(PerturbedMaximum(noise, samples, generator=generator), temperature)

@@ -117,4 +117,4 @@ def simple(temperature: Number = 1.0, *, generator: torch.Generator | None = Non
     items (`Subset`).  A good first choice among the methods that explore, with nothing to tune.
     Reference: Ahmed et al. (2023).
     """
-    return Relaxation(Entropy(), temperature, decodes_from=Sample(generator))
+    return Relaxation(Entropy(), temperature, decodes_from=Sample(generator=generator))

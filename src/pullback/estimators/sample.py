@@ -1,6 +1,6 @@
 """A draw in place of a prediction."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from pullback.structures._structure import Structure
 class Sample(Prediction):
     """An exact draw from the Gibbs distribution: z ~ p(z) ∝ exp⟨s, z⟩.  Two of them differ."""
 
-    generator: torch.Generator | None = None
+    generator: torch.Generator | None = field(default=None, kw_only=True)
 
     def require(self, structure: Structure) -> None:
         require(structure, LogLinear, "Sample")

@@ -23,7 +23,7 @@ def ste(step_size: Steps | str = 1.0, steps: int = 1, *, backtrack: bool = False
     believes what the decoder says about one structure, also where that leads out of the polytope.
     Reference: Bengio et al. (2013), the identity variant.
     """
-    return Surrogate(Unregularized(), Unconstrained(steps_of("ste: step_size", step_size), steps, backtrack))
+    return Surrogate(Unregularized(), Unconstrained(steps_of("ste: step_size", step_size), steps, backtrack=backtrack))
 
 
 def spigot(step_size: Steps | str = 1.0, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
@@ -35,7 +35,7 @@ def spigot(step_size: Steps | str = 1.0, steps: int = 1, *, backtrack: bool = Fa
     see one structure and have a gradient there; the label is always a mixture of structures.
     Reference: Peng, Thomson and Smith (2018).
     """
-    return Surrogate(Unregularized(), Projected(steps_of("spigot: step_size", step_size), steps, backtrack))
+    return Surrogate(Unregularized(), Projected(steps_of("spigot: step_size", step_size), steps, backtrack=backtrack))
 
 
 def spigot_ce(step_size: Steps | str = 0.1, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
@@ -48,7 +48,7 @@ def spigot_ce(step_size: Steps | str = 0.1, steps: int = 1, *, backtrack: bool =
     `spigot` sends nothing back: from inside the polytope steps lead somewhere.
     Reference: Mihaylova, Niculae and Martins (2020).
     """
-    return Surrogate(Entropy(), Projected(steps_of("spigot_ce: step_size", step_size), steps, backtrack))
+    return Surrogate(Entropy(), Projected(steps_of("spigot_ce: step_size", step_size), steps, backtrack=backtrack))
 
 
 def spigot_eg(step_size: Steps | str = 0.1, steps: int = 1, *, backtrack: bool = False) -> Surrogate:
@@ -61,9 +61,8 @@ def spigot_eg(step_size: Steps | str = 0.1, steps: int = 1, *, backtrack: bool =
     gradient of `structured_attention`, with a decoder that sees structures.
     Reference: Mihaylova, Niculae and Martins (2020).
     """
-    return Surrogate(
-        Entropy(), Mirror(steps_of("spigot_eg: step_size", step_size), steps, backtrack, regularizer=Entropy())
-    )
+    size = steps_of("spigot_eg: step_size", step_size)
+    return Surrogate(Entropy(), Mirror(size, steps, backtrack=backtrack, regularizer=Entropy()))
 
 
 PREDICTIONS: dict[str, type[Regularizer]] = {

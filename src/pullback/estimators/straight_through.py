@@ -20,7 +20,7 @@ class StraightThrough(nn.Module, Estimator):
     function of no arguments that returns either.  generator: where random numbers come from.
     """
 
-    def __init__(self, temperature: Number = 1.0, generator: torch.Generator | None = None) -> None:
+    def __init__(self, temperature: Number = 1.0, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
         check_number(f"{type(self).__name__}: temperature", temperature, above=True)
         self.temperature, self.generator = temperature, generator
@@ -57,8 +57,10 @@ class GumbelRao(StraightThrough):
     argmax(s + ε) = z.  Reference: Paulus, Maddison and Krause (2021).
     """
 
-    def __init__(self, temperature: Number = 1.0, samples: int = 16, generator: torch.Generator | None = None) -> None:
-        super().__init__(temperature, generator)
+    def __init__(
+        self, temperature: Number = 1.0, samples: int = 16, *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__(temperature, generator=generator)
         check_count("GumbelRao: samples", samples)
         self.samples = int(samples)
 
@@ -110,8 +112,10 @@ class Gapped(StraightThrough):
     gap: a number, a tensor with one for each example, or a function of no arguments that returns either.
     """
 
-    def __init__(self, temperature: Number = 1.0, gap: Number = 1.0, generator: torch.Generator | None = None) -> None:
-        super().__init__(temperature, generator)
+    def __init__(
+        self, temperature: Number = 1.0, gap: Number = 1.0, *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__(temperature, generator=generator)
         check_number("Gapped: gap", gap)
         self.gap = gap
 
@@ -138,7 +142,7 @@ def gumbel_rao(temperature: Number = 1.0, samples: int = 16, *, generator: torch
     Costs one evaluation and `samples` softmaxes.  Needs unit vectors (`Categorical`, and `Independent` of it).  The
     same mean as `perturb_and_map`, and never a larger variance.  Reference: Paulus, Maddison and Krause (2021).
     """
-    return GumbelRao(temperature, samples, generator)
+    return GumbelRao(temperature, samples, generator=generator)
 
 
 def reinmax(temperature: Number = 1.0, *, generator: torch.Generator | None = None) -> ReinMax:
@@ -150,7 +154,7 @@ def reinmax(temperature: Number = 1.0, *, generator: torch.Generator | None = No
     mean is the exact gradient for quadratic losses; a temperature above 1 lowers the variance.
     Reference: Liu et al. (2023).
     """
-    return ReinMax(temperature, generator)
+    return ReinMax(temperature, generator=generator)
 
 
 def gapped_ste(temperature: Number = 1.0, gap: Number = 1.0, *, generator: torch.Generator | None = None) -> Gapped:
@@ -162,4 +166,4 @@ def gapped_ste(temperature: Number = 1.0, gap: Number = 1.0, *, generator: torch
     Costs one evaluation and one softmax.  Needs unit vectors (`Categorical`, and `Independent` of it).  Less variance
     than the straight-through Gumbel-softmax, as no noise is left in the Jacobian.  Reference: Fan et al. (2022).
     """
-    return Gapped(temperature, gap, generator)
+    return Gapped(temperature, gap, generator=generator)

@@ -1,9 +1,8 @@
 """Two yardsticks for every other estimator: nothing to learn, and the true label."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pullback.descents.given import Given
 from pullback.estimators._estimator import Estimator, Loss, Replay
@@ -30,11 +29,10 @@ def frozen(decodes_from: Regularizer | str = "unregularized") -> Surrogate:
     """
     if isinstance(decodes_from, str):
         decodes_from = by_name("frozen: decodes_from", decodes_from, PREDICTIONS)
-    return Surrogate(decodes_from, Given(), forward=decodes_from)
+    return Surrogate(decodes_from, Given(), decodes_from=decodes_from)
 
 
-@dataclass(frozen=True, eq=False)
-class Supervised(Estimator):
+class Supervised(Estimator, nn.Module):
     """A given label in place of a pulled-back one.
 
     label: a point of the polytope for each example, shaped like the scores, or a function of no arguments that returns
@@ -42,8 +40,9 @@ class Supervised(Estimator):
     prediction: the intermediate loss: `Unregularized` (perceptron), `Entropy` (CRF), `SquaredNorm` (SparseMAP).
     """
 
-    label: Tensor | Callable[[], Tensor]
-    prediction: Regularizer
+    def __init__(self, label: Tensor | Callable[[], Tensor], prediction: Regularizer) -> None:
+        super().__init__()
+        self.label, self.prediction = label, prediction
 
     @property
     def evaluations(self) -> int:

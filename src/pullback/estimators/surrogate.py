@@ -1,15 +1,15 @@
 """The surrogate gradient: prediction − target."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pullback.descents._descent import Iterate, Pullback, Pulled, per_example
-from pullback.estimators._estimator import NO_GRADIENT, Estimator, Loss, Replay, evaluate, redeem
+from pullback.estimators._estimator import NO_GRADIENT, Estimator, Loss, Replay, evaluate, parts_of, redeem
 from pullback.estimators._inspection import Label, inspect_label
 from pullback.regularizers._options import Number, check_number
 from pullback.regularizers._regularizer import Prediction, Regularizer, same
@@ -28,48 +28,65 @@ Start = Prediction | Tensor | float
 """Where a label is pulled back from: a prediction, a given point, or one number for all parts (0)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Surrogate(Estimator):
+class Surrogate(nn.Module, Estimator):
     """Decode from one point, pull a label back from another, and learn the label.
 
-    The decoder sees forward.predict(s).  `descent` pulls a target back from `start`, and the scores get the gradient of
-    the Fenchel–Young loss of `prediction` with that target: prediction.predict(s) − target.
+    The decoder sees decodes_from.predict(s).  `descent` pulls a target back from `start`, and the scores get the
+    gradient of the Fenchel–Young loss of `prediction` with that target: prediction.predict(s) − target.
 
     prediction: the intermediate loss: `Unregularized` (perceptron), `Entropy` (CRF), `SquaredNorm` (SparseMAP).
     descent: how the label is pulled back.
     start: where the descent begins; at the prediction, if not given.
-    forward: what the decoder sees, a regularizer's prediction or a `Sample()`; the argmax, if not given.
+    decodes_from: what the decoder sees, a regularizer's prediction or a `Sample()`; the argmax, if not given.
     scale: a factor of the gradient that reaches the scores: a number, a tensor with one for each example, or a function
     of no arguments that returns either.  Step sizes with `rescale` divide by the step instead.
 
-    Parameters of the regularizers, such as Tsallis' order, are not trained: the losses are those of the scores.
+    Parameters of the regularizers, such as Tsallis' order, are not trained: the losses are those of the scores.  What a
+    step size remembers, such as the ratio of `Adaptive`, is saved and moved with the model that holds this.
 
-    One step from the forward point costs one downstream evaluation and one backward pass, those of the training step
-    itself; a start elsewhere costs one evaluation more, and so does each further step.  They happen during the backward
-    pass, with the random numbers of the main pass, and leave no gradient in the decoder.
+    One step from the point that the decoder sees costs one downstream evaluation and one backward pass, those of the
+    training step itself; a start elsewhere costs one evaluation more, and so does each further step.  They happen
+    during the backward pass, with the random numbers of the main pass, and leave no gradient in the decoder.
     """
 
-    prediction: Regularizer
-    descent: Pullback
-    start: Start | None = None
-    forward: Prediction = field(default_factory=Unregularized)
-    scale: Number = 1.0
-
-    def __post_init__(self) -> None:
-        for name, kind, such_as in (
-            ("prediction", Regularizer, "Entropy()"),
-            ("descent", Pullback, "Projected()"),
-            ("forward", Prediction, "Sample()"),
+    def __init__(
+        self,
+        prediction: Regularizer,
+        descent: Pullback,
+        start: Start | None = None,
+        decodes_from: Prediction | None = None,
+        scale: Number = 1.0,
+    ) -> None:
+        super().__init__()
+        decodes_from = Unregularized() if decodes_from is None else decodes_from
+        for name, given, kind, such_as in (
+            ("prediction", prediction, Regularizer, "Entropy()"),
+            ("descent", descent, Pullback, "Projected()"),
+            ("decodes_from", decodes_from, Prediction, "Sample()"),
         ):
-            given = getattr(self, name)
             if not isinstance(given, kind):
                 raise TypeError(f"Surrogate: {name} is {given!r}; expected a {kind.__name__} such as {such_as}.")
-        check_number("Surrogate: scale", self.scale)
+        check_number("Surrogate: scale", scale)
+        self.prediction, self.descent, self.start = prediction, descent, start
+        self.decodes_from, self.scale = decodes_from, scale
         if self.descent.rescales and not same(self._origin, self.prediction):
             raise ValueError(
                 f"Surrogate: {self.descent} divides the gradient by its steps, so the label has to be pulled back from "
                 f"the prediction, {self.prediction}; expected no `start`, or step sizes with rescale=False."
             )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute, and forgets what followed from the old one; modules inside a descent are registered."""
+        super().__setattr__(name, value)
+        for derived in _DERIVED:
+            self.__dict__.pop(derived, None)
+        if name == "descent":
+            for path in [path for path in self._modules if path.startswith("descent_")]:
+                del self._modules[path]
+            if not isinstance(value, nn.Module):
+                for path, part in parts_of(value, name):
+                    if isinstance(part, nn.Module):
+                        self.add_module(path, part)
 
     def loss(self, structure: Structure, scores: Tensor, downstream: Loss) -> Tensor:
         for needed in self._predictions:
@@ -87,9 +104,10 @@ class Surrogate(Estimator):
             raise ValueError(NO_GRADIENT)
         return redeem(ticket, losses)
 
-    def __call__(self, structure: Structure, scores: Tensor) -> Tensor:
+    def forward(self, structure: Structure, scores: Tensor) -> Tensor:
+        """The point, where a training step takes one gradient and no loss."""
         if not self._is_one_gradient or self.descent.uses_loss:
-            return super().__call__(structure, scores)
+            return Estimator.__call__(self, structure, scores)
         call = _Call(self, structure, None, None)
         latent: Tensor = _Pull.apply(scores, self._point(structure, scores), call)[0]  # type: ignore[no-untyped-call]
         return latent
@@ -107,7 +125,7 @@ class Surrogate(Estimator):
         return pulled if pulled is None or self._starts_forward else 1 + pulled
 
     def _point(self, structure: Structure, scores: Tensor) -> Tensor:
-        point = self.forward.predict(structure, scores.detach())
+        point = self.decodes_from.predict(structure, scores.detach())
         return point.detach() if point.requires_grad else point
 
     @cached_property
@@ -117,11 +135,11 @@ class Surrogate(Estimator):
     @cached_property
     def _starts_forward(self) -> bool:
         """Whether the gradient that the main pass sends to the decoder's point is the one the descent begins with."""
-        return same(self._origin, self.forward) and self.descent.uses_gradient_at_start
+        return same(self._origin, self.decodes_from) and self.descent.uses_gradient_at_start
 
     @cached_property
     def _predictions(self) -> list[Prediction]:
-        """Those that are asked for beside `forward`."""
+        """Those that are asked for beside `decodes_from`."""
         return [used for used in (self.prediction, self._origin) if isinstance(used, Prediction)]
 
     @cached_property
@@ -139,6 +157,14 @@ class Surrogate(Estimator):
     def _is_one_gradient(self) -> bool:
         """Whether that gradient is all there is to ask for."""
         return self._starts_forward and self.descent.evaluations == 1
+
+    def __repr__(self) -> str:
+        """All parts in one line, in which modules are shown where they are used."""
+        parts = ("prediction", "descent", "start", "decodes_from", "scale")
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in parts)})"
+
+
+_DERIVED = [name for name, value in vars(Surrogate).items() if isinstance(value, cached_property)]
 
 
 @dataclass
@@ -158,7 +184,7 @@ class _Label:
     def __init__(self, call: _Call, scores: Tensor, point: Tensor, known: Tensor | None = None) -> None:
         self.call, self.structure = call, call.structure
         self.scores = call.structure.forbid(scores.to(point.dtype))  # autocast may have ended since the main pass
-        self.predictions: list[tuple[Prediction, Tensor]] = [(call.surrogate.forward, point)]
+        self.predictions: list[tuple[Prediction, Tensor]] = [(call.surrogate.decodes_from, point)]
         self.known = known  # the gradient at the start, where the main pass supplies it
         self.broken: Tensor | None = None  # examples whose downstream gradient is not finite
 

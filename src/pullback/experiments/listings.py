@@ -54,7 +54,7 @@ def _terminal_cell(section: Section, row: Row, measure: str) -> str:
 
 LEGEND = (
     "s are the scores, z their argmax, p their marginals, μ their sparsemap; ∇L is the gradient of the downstream "
-    "loss; J_p and J_μ are the Jacobians of p and μ, J that of the map beside it; η is step_size, λ lam, ε noise, y a "
+    "loss; J_p and J_μ are the Jacobians of p and μ, J that of the map beside it; η and λ are step_size, ε noise, y a "
     "draw, b a baseline; C takes from scores what no structure can see, and u = Cs / ‖Cs‖; s′ are scores near s whose "
     "argmax is y; P is the probability of what is not among the k best.  Options are given as --set name=value."
 )

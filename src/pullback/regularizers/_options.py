@@ -36,10 +36,13 @@ def now(what: str, number: Number, *, least: float = 0.0, above: bool = False) -
     return found
 
 
-def check_number(what: str, value: Any, *, least: float = 0.0, above: bool = False, tensors: bool = True) -> None:
+def check_number(
+    what: str, value: Any, *, least: float = 0.0, above: bool = False, tensors: bool = True, others: str = ""
+) -> None:
     """`value` is a finite number ≥ `least` (> `least` where `above`), a tensor of such numbers, or a function.
 
-    `what` names the option: "Projected: step_size".  What a function answers is checked when it is asked.
+    `what` names the option: "Projected: step_size".  What a function answers is checked when it is asked.  `others`
+    ends an error about the type, where the option takes more: ", or a rule".
     """
     if tensors and callable(value) and not isinstance(value, type):
         return
@@ -53,7 +56,7 @@ def check_number(what: str, value: Any, *, least: float = 0.0, above: bool = Fal
             raise ValueError(f"{what} is {shown}; {expected}.")
         return
     if isinstance(value, bool) or not isinstance(value, Real):
-        others = ", a tensor of them, or a function that returns them" if tensors else ""
+        expected += ", a tensor of them, or a function that returns them" if tensors else ""
         raise TypeError(f"{what} is {value!r}; {expected}{others}.")
     if not math.isfinite(value) or value < least or (above and value == least):
         raise ValueError(f"{what} is {value}; {expected}.")

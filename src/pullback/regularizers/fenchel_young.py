@@ -25,6 +25,10 @@ class FenchelYoungLoss(nn.Module):
 
     def __init__(self, regularizer: Regularizer, reduction: str = "mean") -> None:
         super().__init__()
+        if not isinstance(regularizer, Regularizer):
+            raise TypeError(
+                f"FenchelYoungLoss: regularizer is {regularizer!r}; expected a Regularizer such as Entropy()."
+            )
         if reduction not in _REDUCTIONS:
             raise ValueError(f"FenchelYoungLoss: reduction is {reduction!r}; expected {among(reduction, _REDUCTIONS)}.")
         self.regularizer, self.reduction = regularizer, reduction

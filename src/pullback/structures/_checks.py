@@ -71,14 +71,15 @@ def check_parts(who: str, name: str, given: Tensor, axes: str, advice: str = "")
 
     The argument is called `name` in the error, and `advice` ends it.
     """
+    are, have = ("are", "have") if name.endswith("s") else ("is", "has")
     if not isinstance(given, Tensor):
         raise TypeError(
-            f"{who}: {name} are a {type(given).__name__}; expected a tensor of shape (..., {axes}).{advice}"
+            f"{who}: {name} {are} a {type(given).__name__}; expected a tensor of shape (..., {axes}).{advice}"
         )
     names = axes.split(", ")
     sizes = dict(zip(names, given.shape[-len(names) :]))
     if given.dim() < len(names) or tuple(map(sizes.get, names)) != tuple(given.shape[-len(names) :]):
-        raise ValueError(f"{who}: {name} have shape {tuple(given.shape)}; expected (..., {axes}).{advice}")
+        raise ValueError(f"{who}: {name} {have} shape {tuple(given.shape)}; expected (..., {axes}).{advice}")
     _check_vertices(who, name, given)
 
 

@@ -11,7 +11,7 @@ from pullback.operators import alignment as operators
 from pullback.operators._family import Family
 from pullback.structures._checks import check_parts, check_tolerance
 from pullback.structures._compiled import CompiledLattice
-from pullback.structures._listed import Index, are_indices, list_parts, write_parts
+from pullback.structures._listed import Index, are_indices, as_lists, list_parts, write_parts
 from pullback.structures._paths import list_paths
 
 _KINDS = {
@@ -129,23 +129,36 @@ class Alignment(CompiledLattice):
 
     # ---- cells
 
-    def cells(self, parts: Tensor) -> list[Any]:
+    def cells(self, vertex: Tensor) -> list[Any]:
         """The cells of an alignment in order: (i, j, move), or (i, j) where each cell counts once; lists for a batch.
 
-        parts: a vertex (n, m, 3) or (n, m), as the kind has it.
+        vertex: (n, m, 3) or (n, m), as the kind has it.
         """
-        check_parts("Alignment.cells", "parts", parts, "n, m, 3" if self.event_dims == 3 else "n, m")
-        self.check_event(self._split(parts.shape)[1])
-        return list_parts(parts, self.event_dims, lambda one: [tuple(cell) for cell in one.nonzero().tolist()])
+        check_parts("Alignment.cells", "vertex", vertex, "n, m, 3" if self.event_dims == 3 else "n, m")
+        self.check_event(self._split(vertex.shape)[1])
+        return list_parts(vertex, self.event_dims, lambda one: [tuple(cell) for cell in one.nonzero().tolist()])
 
-    def parts(self, cells: Sequence[Any], n: int, m: int) -> Tensor:
-        """The alignment (n, m, 3) or (n, m) that has these cells, as `cells` gives them; a batch from lists of them."""
+    def vertex(self, cells: Sequence[Any] | Tensor, n: int, m: int) -> Tensor:
+        """The alignment (n, m, 3) or (n, m) that has these cells, as `cells` gives them; a batch from lists of them.
+
+        Cells that are no alignment, of these lengths under this mask, are refused; without any the row is zero.
+        """
         event = (n, m, 3)[: self.event_dims]
 
         def index_of(cell: Sequence[Any]) -> Index:
             if not are_indices(cell, event):
                 form = "(i, j, move)" if self.event_dims == 3 else "(i, j)"
-                raise ValueError(f"Alignment.parts: a cell is {cell}; expected {form} below {event}.")
+                raise ValueError(f"Alignment.vertex: a cell is {cell}; expected {form} below {event}.")
             return tuple(cell)
 
-        return write_parts(cells, event, index_of)
+        cells = as_lists(cells)
+        vertex = write_parts("Alignment.vertex", cells, event, index_of)
+        wrong = ~self.contains(vertex) & (vertex == 1).flatten(-self.event_dims).any(-1)
+        if wrong.any():
+            for i in wrong.nonzero()[0].tolist():
+                cells = cells[i]
+            raise ValueError(
+                f"Alignment.vertex: the cells are {cells}; expected all cells of one alignment of kind {self.kind!r}, "
+                "from its first to its last."
+            )
+        return vertex

@@ -14,7 +14,7 @@ from pullback.operators import path as operators
 from pullback.operators._family import Family
 from pullback.structures._checks import broadcasts, check_parts, check_tolerance
 from pullback.structures._compiled import CompiledLattice
-from pullback.structures._listed import Index, are_indices, list_parts, write_parts
+from pullback.structures._listed import Index, are_indices, as_lists, list_parts, write_parts
 from pullback.structures._paths import list_paths
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -133,40 +133,45 @@ class Path(_Numbered):
 
     # ---- routes
 
-    def route(self, parts: Tensor) -> list[Any]:
+    def route(self, vertex: Tensor) -> list[Any]:
         """The numbers of the edges of a path, in order from source to sink; lists of them for a batch.
 
-        parts: a vertex (m,), one at each edge of the path.
+        vertex: (m,), one at each edge of the path.
         """
-        return self._follow("route", parts, lambda edges, nodes: edges)
+        return self._follow("route", vertex, lambda edges, nodes: edges)
 
-    def nodes(self, parts: Tensor) -> list[Any]:
+    def nodes(self, vertex: Tensor) -> list[Any]:
         """The nodes of a path (m,), from source to sink; lists of them for a batch."""
-        return self._follow("nodes", parts, lambda edges, nodes: nodes)
+        return self._follow("nodes", vertex, lambda edges, nodes: nodes)
 
-    def parts(self, route: Sequence[Any]) -> Tensor:
-        """The path (m,) that has the edges with these numbers, in any order; a batch from lists of them."""
+    def vertex(self, route: Sequence[Any] | Tensor) -> Tensor:
+        """The path (m,) that has the edges with these numbers, in any order; a batch from lists of them.
+
+        Edges that do not lead from source to sink are refused; without any there is no path, and the row is zero.
+        """
         m = self.edges.shape[-2]
 
         def index_of(edge: Sequence[Any]) -> Index:
             if not are_indices(edge, (m,)):
                 raise ValueError(
-                    f"Path.parts: an edge of the route is {edge[0]!r}; expected a whole number from 0 to {m - 1}."
+                    f"Path.vertex: an edge of the route is {edge[0]!r}; expected a whole number from 0 to {m - 1}."
                 )
             return tuple(edge)
 
-        return write_parts(_as_items(route), (m,), index_of)
+        vertex = write_parts("Path.vertex", _as_items(as_lists(route)), (m,), index_of)
+        self._follow("vertex", vertex, lambda edges, nodes: edges)
+        return vertex
 
-    def _follow(self, what: str, parts: Tensor, choose: Callable[[list[int], list[int]], list[int]]) -> list[Any]:
+    def _follow(self, what: str, vertex: Tensor, choose: Callable[[list[int], list[int]], list[int]]) -> list[Any]:
         """What to `choose` of the edges and the nodes of each path, both in order."""
-        check_parts(f"Path.{what}", "parts", parts, "m")
-        self.check_event(parts.shape[-1:])
-        batch, m = self._split(parts.shape)[0], parts.shape[-1]
+        check_parts(f"Path.{what}", "vertex", vertex, "m")
+        self.check_event(vertex.shape[-1:])
+        batch, m = self._split(vertex.shape)[0], vertex.shape[-1]
         self._check_batch(batch)
-        ends = (_end(name, getattr(self, name), parts.device).expand(batch) for name in ("source", "sink"))
+        ends = (_end(name, getattr(self, name), vertex.device).expand(batch) for name in ("source", "sink"))
         used, edges, sources, sinks = (
             each.reshape(-1, *each.shape[len(batch) :]).tolist()
-            for each in (parts, self.edges.expand(*batch, m, 2), *ends)
+            for each in (vertex, self.edges.expand(*batch, m, 2), *ends)
         )
 
         def follow(number: Tensor) -> list[int]:
@@ -175,8 +180,8 @@ class Path(_Numbered):
             found = _in_order(chosen, edges[b], sources[b], sinks[b])
             if found is None:
                 raise ValueError(
-                    f"Path.{what}: the edges {chosen} do not lead from {sources[b]} to {sinks[b]}; expected a vertex, "
-                    "the edges of one path."
+                    f"Path.{what}: the edges {chosen} do not lead from {sources[b]} to {sinks[b]}; expected the edges "
+                    "of one path."
                 )
             return choose(*found)
 

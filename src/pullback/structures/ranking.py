@@ -15,12 +15,10 @@ from pullback.structures._checks import broadcasts
 from pullback.structures._limits import check_count
 from pullback.structures._structure import Structure
 
-_REGULARIZERS = ("squared_norm", "entropy")
-
 
 def _is_entropic(regularizer: str) -> bool:
-    if regularizer not in _REGULARIZERS:
-        raise ValueError(f"Ranking: regularizer is {regularizer!r}; expected one of {_REGULARIZERS}.")
+    if regularizer not in ("squared_norm", "entropy"):
+        raise ValueError(f'Ranking: regularizer is {regularizer!r}; expected a name: "squared_norm" or "entropy".')
     return regularizer == "entropy"
 
 

@@ -157,22 +157,35 @@ class Segmentation(CompiledLattice):
     # ---- segments
 
     @staticmethod
-    def segments(parts: Tensor) -> list[Any]:
+    def segments(vertex: Tensor) -> list[Any]:
         """The segments (start, width, label) of a segmentation (n, w, t), in order; lists of them for a batch."""
-        check_parts("Segmentation.segments", "parts", parts, "n, w, t")
-        return list_parts(parts, 3, lambda one: [(start, k + 1, label) for start, k, label in one.nonzero().tolist()])
+        check_parts("Segmentation.segments", "vertex", vertex, "n, w, t")
+        return list_parts(vertex, 3, lambda one: [(start, k + 1, label) for start, k, label in one.nonzero().tolist()])
 
     @staticmethod
-    def parts(segments: Sequence[Any], n: int, w: int, t: int) -> Tensor:
-        """The segmentation (n, w, t) that has the segments (start, width, label); a batch from lists of them."""
+    def vertex(segments: Sequence[Any] | Tensor, n: int, w: int, t: int) -> Tensor:
+        """The segmentation (n, w, t) that has the segments (start, width, label); a batch from lists of them.
+
+        They may come in any order.  Without any the sequence has no positions, and its row is zero.
+        """
 
         def index_of(segment: Sequence[Any]) -> Index:
             if not are_indices(segment, (n, w + 1, t)) or segment[1] == 0 or segment[0] + segment[1] > n:
                 raise ValueError(
-                    f"Segmentation.parts: a segment is {segment}; expected (start, width, label) within {n} "
+                    f"Segmentation.vertex: a segment is {segment}; expected (start, width, label) within {n} "
                     f"positions, at most {w} wide, with a label below {t}."
                 )
             start, width, label = segment
             return start, width - 1, label
 
-        return write_parts(segments, (n, w, t), index_of)
+        def check_cover(segments: Sequence[Any]) -> None:
+            end = 0
+            for start, width, _ in sorted(segments):
+                if start != end:
+                    raise ValueError(
+                        f"Segmentation.vertex: the segments are {segments}, of which one begins at {start}; expected "
+                        f"one at {end}, where those before it end: segments cover every position once."
+                    )
+                end = start + width
+
+        return write_parts("Segmentation.vertex", segments, (n, w, t), index_of, check_cover)

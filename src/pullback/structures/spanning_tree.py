@@ -39,7 +39,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
     lengths: the number of nodes of each example, n if not given;  nodes beyond it are padding, and 0 or 1 have no edge.
     mask: (..., n, n), true for edges that are allowed;  false at one of its two entries forbids an edge, as −∞ does.
-    components: the number of trees.
+    trees: how many trees there are; `SpanningTree.forest(k)` is the short form of `SpanningTree(trees=k)`.
     tolerance: the largest gap that `solve` and `support` may stop at, see `Structure.tolerance`; None is exact.
 
     There are nⁿ⁻² trees.  Argmax: O(n²), the greedy choice.  Log-partition and marginals: O(n³), by the matrix-tree
@@ -50,7 +50,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     lengths: Tensor | None = None
     mask: Tensor | None = None
     _: KW_ONLY
-    components: int = 1
+    trees: int = 1
     tolerance: float | None = None
     event_dims = 2
     fixed_sums = (-2, -1)
@@ -61,20 +61,20 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     ) -> SpanningTree:
         """Forests of k trees: every node is in one of them, and a tree may be a single node."""
         _check_trees("SpanningTree.forest: k", k)
-        return cls(lengths, mask, components=k, tolerance=tolerance)
+        return cls(lengths, mask, trees=k, tolerance=tolerance)
 
     def __post_init__(self) -> None:
         check_tolerance("SpanningTree", self.tolerance)
-        _check_trees("SpanningTree: components", self.components)
+        _check_trees("SpanningTree: trees", self.trees)
 
     def offers(self, capability: type[Structure]) -> bool:
-        return isinstance(self, capability) and (self.components == 1 or not issubclass(capability, LogLinear))
+        return isinstance(self, capability) and (self.trees == 1 or not issubclass(capability, LogLinear))
 
     def why_not(self, capability: type[Structure]) -> str:
         if capability is LogLinear:
             return (
-                f"there is no fast way to sum over all forests of {self.components} trees; forests have an argmax, "
-                "topk and sparsemap, and sums are for trees, components=1."
+                f"there is no fast way to sum over all forests of {self.trees} trees; forests have an argmax, "
+                "topk and sparsemap, and sums are for a single tree, trees=1."
             )
         return super().why_not(capability)
 
@@ -82,10 +82,10 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
     def argmax(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare_symmetric(scores)
-        return operators.argmax(scores.detach(), lengths, self.components)
+        return operators.argmax(scores.detach(), lengths, self.trees)
 
     def sparsemap(self, scores: Tensor) -> Tensor:
-        return _symmetric(operators.project(*self._prepare_symmetric(scores), self.components)[0])
+        return _symmetric(operators.project(*self._prepare_symmetric(scores), self.trees)[0])
 
     def log_partition(self, scores: Tensor) -> Tensor:
         scores, lengths = self._prepare_sum("log_partition", scores)
@@ -106,7 +106,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         return drawn.movedim(-3, 0).reshape(*sample_shape, *scores.shape)
 
     def best_vertices(self, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        return operators.topk(*self._prepare_symmetric(scores), self.components, k)
+        return operators.topk(*self._prepare_symmetric(scores), self.trees, k)
 
     def _without_offset(self, scores: Tensor) -> Tensor:
         return relative_to_best(scores, (-2, -1))  # all trees have the same number of edges
@@ -137,7 +137,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
         return _symmetric(scores), lengths
 
     def _prepare_sum(self, what: str, scores: Tensor) -> tuple[Tensor, Tensor | None]:
-        if self.components > 1:
+        if self.trees > 1:
             raise MissingCapability(f"SpanningTree.{what}: {self.why_not(LogLinear)}")
         return self._prepare(scores)
 
@@ -167,7 +167,7 @@ class SpanningTree(LogLinear, KBest, Enumerable):
 
     def _list_forests(self, n: int, size: int) -> Tensor:
         """Every choice of as many edges between n nodes as a forest has; those with a cycle do not belong."""
-        pairs, edges = n * (n - 1) // 2, max(n, 1) - self.components
+        pairs, edges = n * (n - 1) // 2, max(n, 1) - self.trees
         count = math.comb(pairs, edges) if edges >= 0 else 0
         check_count("SpanningTree", count, f"there are {{}} ways to choose {edges} edges")
         if count == 0:
@@ -182,30 +182,43 @@ class SpanningTree(LogLinear, KBest, Enumerable):
     # ---- edges
 
     @staticmethod
-    def edges(parts: Tensor) -> list[Any]:
+    def edges(vertex: Tensor) -> list[Any]:
         """The edges (i, j) with i < j of a tree or forest (n, n), in order; lists of them for a batch."""
-        check_parts("SpanningTree.edges", "parts", parts, "n, n")
-        lopsided = (parts != parts.mT).nonzero()
+        check_parts("SpanningTree.edges", "vertex", vertex, "n, n")
+        lopsided = (vertex != vertex.mT).nonzero()
         if len(lopsided):
             place = lopsided[0].tolist()
             raise ValueError(
-                f"SpanningTree.edges: parts{place} is {parts[tuple(place)].item():.4g}, and not so with its nodes "
-                "exchanged; expected a vertex, whose halves are equal."
+                f"SpanningTree.edges: vertex{place} is {vertex[tuple(place)].item():.4g}, and not so with its nodes "
+                "exchanged; expected halves that are equal."
             )
-        return list_parts(parts, 2, lambda one: [tuple(edge) for edge in one.triu().nonzero().tolist()])
+        return list_parts(vertex, 2, lambda one: [tuple(edge) for edge in one.triu().nonzero().tolist()])
 
     @staticmethod
-    def parts(edges: Sequence[Any], n: int) -> Tensor:
-        """The tree or forest (n, n) that has these edges (i, j), in any order; a batch from lists of them."""
+    def vertex(edges: Sequence[Any] | Tensor, n: int) -> Tensor:
+        """The tree or forest (n, n) that has these edges (i, j), in any order; a batch from lists of them.
+
+        Edges with a cycle are refused; how many trees there are to be is not known here.
+        """
 
         def index_of(edge: Sequence[Any]) -> Index:
             if not are_indices(edge, (n, n)) or edge[0] == edge[1]:
                 raise ValueError(
-                    f"SpanningTree.parts: an edge is {edge}; expected (i, j), two different nodes below {n}."
+                    f"SpanningTree.vertex: an edge is {edge}; expected (i, j), two different nodes below {n}."
                 )
             return tuple(edge)
 
-        half = write_parts(edges, (n, n), index_of)
+        def check_cycles(edges: Sequence[Any]) -> None:
+            tree = list(range(n))  # of each node, by the number of one of its nodes
+            for i, j in edges:
+                if tree[i] == tree[j]:
+                    raise ValueError(
+                        f"SpanningTree.vertex: the edges are {edges}, and ({i}, {j}) closes a cycle; expected the "
+                        "edges of a tree or a forest."
+                    )
+                tree = [tree[i] if each == tree[j] else each for each in tree]
+
+        half = write_parts("SpanningTree.vertex", edges, (n, n), index_of, check_cycles)
         return torch.maximum(half, half.mT)
 
 

@@ -199,7 +199,7 @@ class MorphSegmentation(Task):
     def _parts(self, widths: Sequence[Sequence[int]], n: int) -> Tensor:
         """Segmentations into segments of these widths."""
         segments = [[(sum(each[:i]), width, 0) for i, width in enumerate(each)] for each in widths]
-        return pb.Segmentation.parts(segments, n, self.widest, 1)
+        return pb.Segmentation.vertex(segments, n, self.widest, 1)
 
     @property
     def structure(self) -> pb.Structure:
