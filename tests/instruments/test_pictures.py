@@ -176,7 +176,7 @@ def test_the_path_of_a_cell_alignment_is_one_line():
 @pytest.mark.parametrize("n", [1, 3, 40])
 def test_a_segmentation_has_a_bar_for_each_segment(n):
     segments = [(i, 1, i % 2) for i in range(n)]
-    point = pb.Segmentation.parts(segments, n, 2, 2)
+    point = pb.Segmentation.vertex(segments, n, 2, 2)
     drawing = pb.draw(pb.Segmentation(), point, choices=["X", "Y"])
     assert len(shapes(drawing, "part")) == n
     assert len(shapes(drawing, "label1")) == n // 2
@@ -193,7 +193,7 @@ def test_segments_that_overlap_are_drawn_below_each_other():
 
 def test_gold_segments_have_an_outline():
     point, gold = (
-        pb.Segmentation.parts(parts, 3, 2, 1) for parts in ([(0, 1, 0), (1, 2, 0)], [(0, 1, 0), (1, 1, 0), (2, 1, 0)])
+        pb.Segmentation.vertex(parts, 3, 2, 1) for parts in ([(0, 1, 0), (1, 2, 0)], [(0, 1, 0), (1, 1, 0), (2, 1, 0)])
     )
     drawing = pb.draw(pb.Segmentation(), point, "abc", gold=gold)
     assert titles(drawing, "outline", "agreed") == ["a: 1.000, in gold"]

@@ -113,7 +113,7 @@ def test_errors_name_what_was_given():
     with pytest.raises(ValueError, match=r"expected \(\.\.\., n, w, 2\)"):
         pb.Segmentation(transitions=torch.zeros(2, 2)).argmax(torch.zeros(4, 2, 3))
     wrong = pb.Segmentation(transitions=torch.stack([torch.zeros(2, 2), torch.tensor([[0.0, torch.nan], [0.0, 0.0]])]))
-    vertices = pb.Segmentation.parts([[(0, 1, 0), (1, 2, 1)], [(0, 3, 1)]], 3, 3, 2)
+    vertices = pb.Segmentation.vertex([[(0, 1, 0), (1, 2, 1)], [(0, 3, 1)]], 3, 3, 2)
     for name in ("own_score", "contains", "argmax"):
         with pytest.raises(
             ValueError, match=r"^Segmentation: the transitions of example \[1\] contain NaN or \+inf; expe"
