@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from pullback.command import main
 from small_runs import history
 
 # Whoever starts the tests may ignore Ctrl-C, as shells do for what they start in the background.
@@ -23,8 +24,9 @@ SWEEP = ["--estimators", "ste,spigot", "--seeds", "1", "--workers", "2"]
 
 @pytest.mark.parametrize(("command", "runs"), [(["run", "clusters"], 1), (["sweep", "clusters", *SWEEP], 2)])
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(command, runs, tmp_path):
-    words = [sys.executable, "-c", PULLBACK, *command, *QUICK, "--out", str(tmp_path)]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+    words = [*command, *QUICK, "--out", str(tmp_path)]
+    program = [sys.executable, "-c", PULLBACK, *words]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         while not list(tmp_path.glob("*/checkpoint.pt")):  # in a sweep, the other worker may still be starting
             assert process.poll() is None
             time.sleep(0.01)
@@ -33,6 +35,6 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(command, runs, tmp_path
     assert process.returncode == 130
     assert printed.strip() == "pullback: stopped.  The same command goes on from the last checkpoint."
     assert len(list(tmp_path.glob("*/done"))) < runs
-    subprocess.run(words, check=True, timeout=600)
+    main(words)  # here, where all packages are imported already
     folders = [done.parent for done in tmp_path.glob("*/done")]
     assert [len(history(folder)) for folder in folders] == [30] * runs

@@ -121,7 +121,7 @@ def test_a_padded_batch_agrees_with_its_sentences_alone(single_root):
     scores = random.standard_normal((5, 6, 6)).astype(np.float32)
     for b, n in enumerate(lengths):
         scores[b, n + 1 :], scores[b, :, n + 1 :] = np.nan, np.nan
-    heads, best = np.full((5, 2, 6), 99), np.full((5, 2), np.nan, np.float32)
+    heads, best = np.full((5, 2, 6), 99), np.full((5, 2), np.nan)  # which is in double precision always
     first, counts = np.full((5, 6), 99), np.full(5, 99)
     before = scores.copy()
     assert arborescence.argmax(scores, lengths, single_root, first, 1, 4) == -1

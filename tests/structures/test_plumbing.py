@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import pullback as pb
 from families import ALONE, BARE, LOG_LINEAR, WHOLE, is_alike_for_all, one_of_each_kind
-from pullback.operators import _threads
+from pullback.operators import _kernel_operator, _search, _threads
 from pullback.operators._kernel_operator import EXAMPLES
 from pullback.operators._register import complete_registration
 
@@ -151,6 +151,26 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(two_threads):
     both = work()
     torch.set_num_threads(1)
     assert torch.equal(work(), both)
+
+
+@pytest.mark.parametrize("case", one_of_each_kind(WHOLE), ids=repr)
+def test_two_threads_that_share_a_batch_give_the_answer_of_one(case, two_threads, monkeypatch):
+    """However little work it is: by itself, so small a batch is left to one thread."""
+
+    def shared(kernel, arguments, *, batch, work):
+        return _threads.over_batch(kernel, arguments, batch=batch, work=1e9)
+
+    def answers():
+        scores = case.scores().requires_grad_()
+        values = [getattr(case.structure, name)(scores) for name in operations(case)]
+        sum(value.square().sum() for value in values).backward()
+        return [*values, scores.grad]
+
+    alone = answers()
+    for module in (_kernel_operator, _search):
+        monkeypatch.setattr(module, "over_batch", shared)
+    for expected, found in zip(alone, answers()):
+        assert torch.equal(found, expected)
 
 
 @pytest.fixture(params=[_threads._openmp(), None], ids=["OpenMP", "pool"])

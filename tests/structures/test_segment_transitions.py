@@ -31,6 +31,16 @@ def listed_scores(scores, transitions):
     return vertices, totals + torch.stack(steps)[:, None]
 
 
+def test_a_segmentation_in_integers_has_the_score_of_the_same_in_floats():
+    scores, transitions = example()
+    segmentations, every = pb.Segmentation(transitions=transitions), pb.Segmentation().enumerate(scores.shape).vertices
+    possible = segmentations.contains(every.double())
+    assert 0 < possible.sum() < len(every)
+    for dtype in (torch.int64, torch.bool):
+        assert_close(segmentations.own_score(every.to(dtype)), segmentations.own_score(every.double()))
+        assert torch.equal(segmentations.contains(every.to(dtype)), possible)
+
+
 @pytest.mark.parametrize("forbidden", [False, True])
 def test_sums_and_their_gradients_are_those_of_the_list(forbidden):
     scores, transitions = example(forbidden)

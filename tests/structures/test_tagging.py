@@ -148,6 +148,15 @@ def test_several_gradients_are_computed_at_once():
     assert_close(together, tuple(map(torch.stack, zip(*each))))
 
 
+def test_a_sequence_in_integers_has_the_score_of_the_same_in_floats():
+    tagging, every = pb.Tagging(STEPS, end=LAST), pb.Tagging(torch.zeros(3, 3)).enumerate((4, 3)).vertices
+    possible = tagging.contains(every.double())
+    assert 0 < possible.sum() < len(every)
+    for dtype in (torch.int64, torch.bool):
+        assert_close(tagging.own_score(every.to(dtype)), tagging.own_score(every.double()))
+        assert torch.equal(tagging.contains(every.to(dtype)), possible)
+
+
 def test_a_forbidden_transition_has_no_gradient_and_is_never_taken():
     transitions = STEPS.clone().requires_grad_()
     start, end = FIRST.clone().requires_grad_(), LAST.clone().requires_grad_()

@@ -60,7 +60,8 @@ class Search:
         self.batch_shape = scores.shape[: scores.dim() - event_dims]
         self.event = scores.shape[scores.dim() - event_dims :]
         self.batch, self.parts = self.batch_shape.numel(), self.event.numel()
-        self.scores: NDArray[Any] = scores.detach().to("cpu", torch.float64).reshape(self.batch, self.parts).numpy()
+        exact = scores.detach().to("cpu", torch.float64).reshape(self.batch, self.parts)
+        self.scores: NDArray[Any] = exact.contiguous().numpy()  # for other strides kernels would be compiled anew
         self.requested, self.size = tolerance, np.ones(self.batch)
         # Vertices come in the dtype of the scores, in which zeros and ones are exact.
         self.dtype = np.float64 if scores.dtype == torch.float64 else np.float32
@@ -102,7 +103,7 @@ class Search:
     def begin(self, start: Tensor) -> None:
         """The projection onto the hull of the given vertices."""
         check_start("search", start, self.batch_shape, self.event)
-        pool = start.detach().to("cpu", torch.float64).reshape(self.batch, -1, self.parts).numpy().astype(self.dtype)
+        pool = self.read(start, torch.Size((self.batch, -1, self.parts)))
         self.measure(np.abs(pool).max(1, initial=0.0))
         pool[~pool.any(-1)] = np.nan  # padding
         self.resize(max(self.weights.shape[1], min(pool.shape[1], self.parts + 1) + 1))
@@ -126,7 +127,7 @@ class Search:
         return answer
 
     def read(self, answer: Tensor, shape: torch.Size) -> NDArray[Any]:
-        return answer.detach().to("cpu", torch.float64).reshape(shape).numpy().astype(self.dtype)
+        return answer.detach().to("cpu", torch.float64).reshape(shape).numpy().astype(self.dtype, "C")
 
     def run(self, max_iterations: int) -> None:
         running, rounds = self.status == 0, 0

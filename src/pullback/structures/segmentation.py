@@ -90,7 +90,7 @@ class Segmentation(CompiledLattice):
         if self.transitions is None:
             return super().own_score(point)
         self._check_facts(point.shape)
-        point = point.detach()
+        point = point.detach() if point.is_floating_point() else point.to(self.transitions.dtype)  # integers know no −∞
         _, (n, w, t) = self._split(point.shape)
         last = self._slots((n, w, t)).to(point.device)[..., 0].flatten()  # position of each (start, width)
         begun = point.sum(-2)[..., 1:, :]  # (..., n − 1, t)

@@ -123,6 +123,7 @@ class Tagging(CompiledLattice):
         Differentiable in start, transitions and end, not in `point`.
         """
         self._check_facts(point.shape)
+        point = point if point.is_floating_point() else point.to(self.transitions.dtype)  # integers know no −∞
         exact = in_single(point.detach())
         return tagging.couple(exact, self._table(exact), self._lengths_of(exact))[0].to(point.dtype)
 
