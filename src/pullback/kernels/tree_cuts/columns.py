@@ -49,19 +49,20 @@ def split_by_rivals(scores, lengths, most, per_word, few, many, lo, hi):
 
 
 @inner
-def labels_of(score, words):
+def labels_of(score):
     """How many labels an arc may have.  Often 1, and then a division for every column would be felt."""
-    nodes, width = len(words), score.shape[1]
+    nodes, width = score.shape
     return width // nodes if width > nodes else 1
 
 
 @inner
-def refresh(j, n, number, margin, score, words, sets, arcs, row):
+def refresh(j, n, number, margin, score, family, row):
     """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(nt).
 
     Also sets their masses; `row` becomes the values of all arcs, the best being 0.  False if there is no candidate.
     """
-    labels = labels_of(score, words)
+    words, sets, arcs = family
+    labels = labels_of(score)
     size = labels * (n + 1)
     meet(j, number, words, sets)
     if labels == 1:  # a loop of length 1 inside the other would cost more than its body
@@ -122,15 +123,6 @@ def shorten(word, arcs, slack):
             kept += 1
     word.count = kept
     word.slack = slack
-
-
-@summing
-def total(row, m):
-    """The sum of a row; NaN or ±∞ if there is one in it."""
-    x = 0.0
-    for i in range(m):
-        x += row[i]
-    return x
 
 
 @summing
@@ -198,8 +190,9 @@ def tilt(word, sets, arcs):
 
 
 @inner
-def advance(t, n, number, score, words, sets, arcs, row):
+def advance(t, n, number, score, family, row):
     """The masses at t steps; returns the slope and the curvature of the dual there."""
+    words, sets, arcs = family
     slope = 0.0
     bend = 0.0
     for k in range(1, number):
@@ -207,7 +200,7 @@ def advance(t, n, number, score, words, sets, arcs, row):
     for j in range(1, n + 1):
         word = words[j]
         if t * word.spread > word.slack:
-            refresh(j, n, number, 2.0 * t * word.spread, score, words, sets, arcs, row)
+            refresh(j, n, number, 2.0 * t * word.spread, score, family, row)
             tilt(word, sets, arcs[j])
         if not word.moves:
             slope += arcs[j, 0].slope
@@ -231,25 +224,26 @@ def advance(t, n, number, score, words, sets, arcs, row):
 
 
 @inner
-def lift(n, number, place, score, words, sets, arcs, row):
+def lift(n, number, place, score, family, row):
     """Start a new set that receives nothing at a multiplier where arcs from outside have entered, but not many.
 
     Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
     reaches the distance from the threshold to the best arc from outside.  Far beyond, where scores are equal, every
     word has left the set and Newton's method is blind again.
     """
-    labels = labels_of(score, words)
+    words, sets, arcs = family
+    labels = labels_of(score)
     entry = np.inf
     for j in range(1, n + 1):
         if contains(place, j, words, sets):
-            refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+            refresh(j, n, number, 0.0, score, family, row)
             best = -np.inf
             for i in range(n + 1):
                 if sets[words[i].home].meet < place:
                     for l in range(labels):
                         best = max(best, row[labels * i + l])
-            words[j].spread = words[j].threshold - best
-            entry = min(entry, words[j].spread)
+            words[j].entry = words[j].threshold - best
+            entry = min(entry, words[j].entry)
     sets[place].step = 0.0
     beyond = 1.0
     while True:
@@ -257,8 +251,8 @@ def lift(n, number, place, score, words, sets, arcs, row):
         penalize(number, sets)
         received = 0.0
         for j in range(1, n + 1):
-            if contains(place, j, words, sets) and words[j].spread - sets[place].multiplier < words[j].slack:
-                refresh(j, n, number, 0.0, score, words, sets, arcs, row)
+            if contains(place, j, words, sets) and words[j].entry - sets[place].multiplier < words[j].slack:
+                refresh(j, n, number, 0.0, score, family, row)
                 for c in range(words[j].count):
                     received += arcs[j, c].mass if arcs[j, c].set < place else 0.0
         if received <= MUCH or entry + beyond == entry:

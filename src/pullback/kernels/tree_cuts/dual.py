@@ -32,12 +32,13 @@ DAMPING = 0.95  # a step exactly onto a kink would leave the next Hessian with o
 
 
 @inner
-def gradient(n, number, words, sets, arcs):
+def gradient(n, number, family):
     """What each set receives from outside, less 1.
 
     Each word brings 1 to the sets around it, and an arc takes its mass from the sets that contain both its ends.
     Summed by words, so that small differences are not taken from large sums.
     """
+    words, sets, arcs = family
     for k in range(number):
         sets[k].gradient = 0.0
     for j in range(1, n + 1):
@@ -52,53 +53,54 @@ def gradient(n, number, words, sets, arcs):
             total -= arc.mass
         sets[k].gradient += total
     for k in range(number - 1, 0, -1):
-        inner = sets[k]
-        sets[inner.parent].gradient += inner.gradient
-        inner.gradient -= 1.0
+        one = sets[k]
+        sets[one.parent].gradient += one.gradient
+        one.gradient -= 1.0
 
 
 @inner
-def curvature(n, number, words, sets, arcs, hessian):
+def curvature(n, number, family, hessian):
     """The Hessian: for S inside T, H[S, T] = Σ_j |A_j ∩ S| |A_j ∖ T| / |A_j|; 0 for disjoint sets.
 
     O(arcs + sets depth).  Row k of hessian belongs to set k, its columns to the sets around it by their level, k
     itself at the end.  Arcs into the same word belong to nested sets.  Each pair of them counts first where S is the
     inner set and T the one just inside the outer set; then sums are taken outwards, over T and over S.
     """
+    words, sets, arcs = family
     counts = hessian[0]  # the row of no set: arcs by what they add to, those of no set first
     for q in range(number + 1):
         counts[q] = 0.0
     for k in range(1, number):
         sets[k].level = sets[sets[k].parent].level + 1 if k > 1 else 0
-        sets[k].shared = 0
+        sets[k].support = 0
         for q in range(sets[k].level + 1):
             hessian[k, q] = 0.0
-    sets[0].shared = 0
+    sets[0].support = 0
     for j in range(1, n + 1):
         support = 0
         different = 0
         for c in range(words[j].count):
             arc = arcs[j, c]
             if arc.mass > 0.0:
-                if sets[arc.set].shared == 0:
+                if sets[arc.set].support == 0:
                     sets[different].listed = arc.set
                     different += 1
-                sets[arc.set].shared += 1
+                sets[arc.set].support += 1
                 support += 1
         if different > 1:
             for p in range(different):
                 k = sets[p].listed
-                counts[sets[k].level + 1 if k > 0 else 0] = sets[k].shared
+                counts[sets[k].level + 1 if k > 0 else 0] = sets[k].support
             for p in range(different):
                 k = sets[p].listed
                 if k > 0:
                     outside = np.int64(sets[k].level) + 1
-                    _subtract(-np.float64(sets[k].shared) / support, counts[:outside], hessian[k])
+                    _subtract(-np.float64(sets[k].support) / support, counts[:outside], hessian[k])
             for p in range(different):
                 k = sets[p].listed
                 counts[sets[k].level + 1 if k > 0 else 0] = 0.0
         for p in range(different):
-            sets[sets[p].listed].shared = 0
+            sets[sets[p].listed].support = 0
     for k in range(1, number):
         for q in range(sets[k].level):
             hessian[k, q + 1] += hessian[k, q]
@@ -115,11 +117,12 @@ def newton(number, sets, hessian):
     Sets are eliminated from the inside.  As disjoint sets have nothing in common, that changes only rows of the sets
     around, up to its `reach`: the outermost set from which arcs lead to words inside it.  A zero pivot becomes 1: a
     flat direction is still descended, and a set that depends on others keeps its multiplier if it agrees with them.
-    Such sets are marked by free = 2.
+    Such sets are marked as dependent.
     """
     for k in range(1, number):
         one = sets[k]
         row = _working_row(k, hessian)
+        one.dependent = 0
         one.half = -one.gradient
         one.reach = one.level
         for q in range(one.level, -1, -1):
@@ -130,10 +133,9 @@ def newton(number, sets, hessian):
         one = sets[k]
         row = _working_row(k, hessian)
         if one.free:
-            one.free = 1
             one.pivot = row[one.level]
             if one.pivot < 1e-9 * (1.0 + hessian[k, one.level]):
-                one.free = 2
+                one.dependent = 1
                 one.pivot = 1.0
         around = one.parent
         while around > 0 and sets[around].level >= one.reach:
@@ -172,7 +174,7 @@ def _subtract(share, row, other):
 
 
 @inner
-def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
+def minimize(n, number, steps, score, family, hessian, row):
     """Minimize the dual; returns the largest residual: |gradient| where λ > 0, the violation where λ = 0.
 
     0 means solved to the precision that the penalties allow.  Stops after `steps` steps if the residual is below ¼.
@@ -180,8 +182,9 @@ def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
     which always does; so is every 8th step, since flat directions may hold each other up.  ∞ means that no end was
     found, or none before penalties are so large that rounding decides.
     """
+    sets = family.sets
     for step in range(LIMIT):
-        gradient(n, number, words, sets, arcs)
+        gradient(n, number, family)
         largest = largest_penalty(number, sets)
         if largest > FAR:
             return np.inf
@@ -191,12 +194,12 @@ def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
             return 0.0
         if step >= steps and residual < 0.25:
             return residual
-        curvature(n, number, words, sets, arcs, hessian)
+        curvature(n, number, family, hessian)
         _direction(number, tolerance, sets, hessian)
         if step % PERIOD == PERIOD - 1 or not _slope(number, sets) < 0.0:
             for k in range(1, number):
                 sets[k].step = -sets[k].gradient if k == worst else 0.0
-        _line_search(n, number, score, words, sets, arcs, row)
+        _line_search(n, number, score, family, row)
     return np.inf
 
 
@@ -252,7 +255,7 @@ def _direction(number, tolerance, sets, hessian):
     newton(number, sets, hessian)
     is_flat = False
     for k in range(1, number):
-        is_flat |= sets[k].free == 2
+        is_flat |= sets[k].dependent > 0
     for _ in range(TRIALS):
         changed = False
         if not is_flat:
@@ -265,7 +268,7 @@ def _direction(number, tolerance, sets, hessian):
                     one.free = 0
                     one.step = least
                     changed = True
-            elif not is_flat and one.half < -tolerance:
+            elif not is_flat and one.slope < -tolerance:
                 one.free = 1
                 changed = True
         if not changed:
@@ -275,24 +278,25 @@ def _direction(number, tolerance, sets, hessian):
 
 @inner
 def _slopes_of_model(number, sets, hessian):
-    """The gradient at the end of the step if the Hessian stayed as it is, in `half`."""
+    """The gradient at the end of the step if the Hessian stayed as it is."""
     for k in range(1, number):
-        sets[k].half = sets[k].gradient + hessian[k, sets[k].level] * sets[k].step
+        sets[k].slope = sets[k].gradient + hessian[k, sets[k].level] * sets[k].step
     for k in range(1, number):
         around = sets[k].parent
         while around > 0:
             x = hessian[k, sets[around].level]
-            sets[k].half += x * sets[around].step
-            sets[around].half += x * sets[k].step
+            sets[k].slope += x * sets[around].step
+            sets[around].slope += x * sets[k].step
             around = sets[around].parent
 
 
 @inner
-def _line_search(n, number, score, words, sets, arcs, row):
+def _line_search(n, number, score, family, row):
     """Move along the step, which leads down, to where its slope has almost vanished.
 
     One-dimensional Newton steps inside a bracket.
     """
+    words, sets, arcs = family
     first = _slope(number, sets)
     limit = np.inf
     blocking = 0
@@ -309,7 +313,7 @@ def _line_search(n, number, score, words, sets, arcs, row):
     low, high = 0.0, np.inf
     t = min(1.0, limit)
     for _ in range(100):
-        slope, bend = advance(t, n, number, score, words, sets, arcs, row)
+        slope, bend = advance(t, n, number, score, family, row)
         small = abs(slope) <= ACCURACY * -first and (bend > 0.0 or t <= 1.0)  # a plateau far away tells nothing
         if small or (slope < 0.0 and t == limit):
             break
