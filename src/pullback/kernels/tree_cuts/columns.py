@@ -56,12 +56,11 @@ def labels_of(score):
 
 
 @inner
-def refresh(j, n, number, margin, score, family, row):
+def refresh(j, n, number, margin, score, words, sets, arcs, row):
     """List the arcs into word j that have mass or come within `margin` of it at the present multipliers.  O(nt).
 
     Also sets their masses; `row` becomes the values of all arcs, the best being 0.  False if there is no candidate.
     """
-    words, sets, arcs = family
     labels = labels_of(score)
     size = labels * (n + 1)
     meet(j, number, words, sets)
@@ -190,9 +189,8 @@ def tilt(word, sets, arcs):
 
 
 @inner
-def advance(t, n, number, score, family, row):
+def advance(t, n, number, score, words, sets, arcs, row):
     """The masses at t steps; returns the slope and the curvature of the dual there."""
-    words, sets, arcs = family
     slope = 0.0
     bend = 0.0
     for k in range(1, number):
@@ -200,7 +198,7 @@ def advance(t, n, number, score, family, row):
     for j in range(1, n + 1):
         word = words[j]
         if t * word.spread > word.slack:
-            refresh(j, n, number, 2.0 * t * word.spread, score, family, row)
+            refresh(j, n, number, 2.0 * t * word.spread, score, words, sets, arcs, row)
             tilt(word, sets, arcs[j])
         if not word.moves:
             slope += arcs[j, 0].slope
@@ -236,7 +234,7 @@ def lift(n, number, place, score, family, row):
     entry = np.inf
     for j in range(1, n + 1):
         if contains(place, j, words, sets):
-            refresh(j, n, number, 0.0, score, family, row)
+            refresh(j, n, number, 0.0, score, words, sets, arcs, row)
             best = -np.inf
             for i in range(n + 1):
                 if sets[words[i].home].meet < place:
@@ -252,7 +250,7 @@ def lift(n, number, place, score, family, row):
         received = 0.0
         for j in range(1, n + 1):
             if contains(place, j, words, sets) and words[j].entry - sets[place].multiplier < words[j].slack:
-                refresh(j, n, number, 0.0, score, family, row)
+                refresh(j, n, number, 0.0, score, words, sets, arcs, row)
                 for c in range(words[j].count):
                     received += arcs[j, c].mass if arcs[j, c].set < place else 0.0
         if received <= MUCH or entry + beyond == entry:

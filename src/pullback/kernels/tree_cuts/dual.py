@@ -32,13 +32,12 @@ DAMPING = 0.95  # a step exactly onto a kink would leave the next Hessian with o
 
 
 @inner
-def gradient(n, number, family):
+def gradient(n, number, words, sets, arcs):
     """What each set receives from outside, less 1.
 
     Each word brings 1 to the sets around it, and an arc takes its mass from the sets that contain both its ends.
     Summed by words, so that small differences are not taken from large sums.
     """
-    words, sets, arcs = family
     for k in range(number):
         sets[k].gradient = 0.0
     for j in range(1, n + 1):
@@ -59,14 +58,13 @@ def gradient(n, number, family):
 
 
 @inner
-def curvature(n, number, family, hessian):
+def curvature(n, number, words, sets, arcs, hessian):
     """The Hessian: for S inside T, H[S, T] = Σ_j |A_j ∩ S| |A_j ∖ T| / |A_j|; 0 for disjoint sets.
 
     O(arcs + sets depth).  Row k of hessian belongs to set k, its columns to the sets around it by their level, k
     itself at the end.  Arcs into the same word belong to nested sets.  Each pair of them counts first where S is the
     inner set and T the one just inside the outer set; then sums are taken outwards, over T and over S.
     """
-    words, sets, arcs = family
     counts = hessian[0]  # the row of no set: arcs by what they add to, those of no set first
     for q in range(number + 1):
         counts[q] = 0.0
@@ -182,9 +180,9 @@ def minimize(n, number, steps, score, family, hessian, row):
     which always does; so is every 8th step, since flat directions may hold each other up.  ∞ means that no end was
     found, or none before penalties are so large that rounding decides.
     """
-    sets = family.sets
+    words, sets, arcs = family
     for step in range(LIMIT):
-        gradient(n, number, family)
+        gradient(n, number, words, sets, arcs)
         largest = largest_penalty(number, sets)
         if largest > FAR:
             return np.inf
@@ -194,12 +192,12 @@ def minimize(n, number, steps, score, family, hessian, row):
             return 0.0
         if step >= steps and residual < 0.25:
             return residual
-        curvature(n, number, family, hessian)
+        curvature(n, number, words, sets, arcs, hessian)
         _direction(number, tolerance, sets, hessian)
         if step % PERIOD == PERIOD - 1 or not _slope(number, sets) < 0.0:
             for k in range(1, number):
                 sets[k].step = -sets[k].gradient if k == worst else 0.0
-        _line_search(n, number, score, family, row)
+        _line_search(n, number, score, words, sets, arcs, row)
     return np.inf
 
 
@@ -291,12 +289,11 @@ def _slopes_of_model(number, sets, hessian):
 
 
 @inner
-def _line_search(n, number, score, family, row):
+def _line_search(n, number, score, words, sets, arcs, row):
     """Move along the step, which leads down, to where its slope has almost vanished.
 
     One-dimensional Newton steps inside a bracket.
     """
-    words, sets, arcs = family
     first = _slope(number, sets)
     limit = np.inf
     blocking = 0
@@ -313,7 +310,7 @@ def _line_search(n, number, score, family, row):
     low, high = 0.0, np.inf
     t = min(1.0, limit)
     for _ in range(100):
-        slope, bend = advance(t, n, number, score, family, row)
+        slope, bend = advance(t, n, number, score, words, sets, arcs, row)
         small = abs(slope) <= ACCURACY * -first and (bend > 0.0 or t <= 1.0)  # a plateau far away tells nothing
         if small or (slope < 0.0 and t == limit):
             break

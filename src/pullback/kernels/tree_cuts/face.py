@@ -75,10 +75,11 @@ def write_sets(n, number, family, hessian, active):
 @inner
 def _mark_dependent(n, number, family, hessian):
     """Mark the free sets that depend on others."""
+    words, sets, arcs = family
     for k in range(1, number):
-        family.sets[k].step = 0.0
-    curvature(n, number, family, hessian)
-    newton(number, family.sets, hessian)
+        sets[k].step = 0.0
+    curvature(n, number, words, sets, arcs, hessian)
+    newton(number, sets, hessian)
 
 
 @inner
@@ -136,7 +137,7 @@ def _project_on_face(n, number, grad, point, family, hessian, direction, places,
             sets[arcs[j, c].set].gradient -= direction[j, c]
     for k in range(number - 1, 0, -1):
         sets[sets[k].parent].gradient += sets[k].gradient
-    curvature(n, number, family, hessian)
+    curvature(n, number, words, sets, arcs, hessian)
     newton(number, sets, hessian)
     penalize(number, sets)
     for j in range(1, n + 1):

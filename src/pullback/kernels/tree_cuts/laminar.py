@@ -81,6 +81,8 @@ class Family(NamedTuple):
     """A laminar family of sets, and the columns of the point at its multipliers.
 
     words (n + 1,) of WORD, sets (n + 3,) of SET, arcs (n + 1, t (n + 1)) of ARC: row j holds the arcs into word j.
+    What is called in every step of the dual takes these one by one: to take a tuple apart counts references, which is
+    felt where sentences are short.
     """
 
     words: np.ndarray

@@ -69,11 +69,17 @@ class Room(NamedTuple):
 
 @inner
 def new_room(size, width):
-    """For `size` nodes, the root and words, with up to `width` arcs into each."""
+    """For `size` nodes, the root and words, with up to `width` arcs into each.
+
+    Edges and list are one block, more than half of what a projection needs: the C library then keeps all of that from
+    one call to the next, where it would otherwise ask the system for it each time.
+    """
+    most = size * width
+    network = np.empty(8 * most)  # numbers of 8 bytes
     return Room(
         np.empty(2 * size + 1, NODE),
-        np.empty(2 * size * width, EDGE),
-        np.empty(size * width, LISTED),
+        network[: 6 * most].view(EDGE),
+        network[6 * most :].view(LISTED),
         np.empty(2 * size, np.int64),
         np.empty(2 * size, np.int64),
         np.empty(size, np.int64),
@@ -84,12 +90,10 @@ def new_room(size, width):
 
 
 @inner
-def build(n, family, room):
+def build(n, words, arcs, nodes, listed, edges):
     """The network of the arcs with positive mass between words; those that differ by their label make one edge."""
-    words, _, arcs = family
-    nodes, listed = room.nodes, room.listed
     clear(n, 0.0, nodes)
-    filled = 0
+    filled = np.int64(0)
     for j in range(1, n + 1):
         last = np.int64(0)
         for c in range(words[j].count):
@@ -103,9 +107,8 @@ def build(n, family, room):
                         listed[filled - 1].mass += arc.mass
                     else:
                         last = np.int64(arc.head)
-                        list_arc(listed[filled], last, j, arc.mass)
-                        filled += 1
-    connect(n, filled, nodes, listed, room.edges)
+                        filled = list_arc(last, j, arc.mass, nodes, listed, filled)
+    connect(n, filled, nodes, listed, edges)
 
 
 @inner
@@ -115,19 +118,23 @@ def build_within(n, number, family, room):
     An arc is an edge of the one set that it belongs to, together with others between the same nodes.  What the arcs of
     a network leave of what a node receives comes from outside.
     """
-    nodes, sets = room.nodes, family.sets
-    gradient(n, number, family)
+    words, sets, arcs = family
+    nodes, listed = room.nodes, room.listed
+    gradient(n, number, words, sets, arcs)
     _list_around(number, sets, room.around)
     count = n
     for k in range(2, number):
         count += 1
         sets[k].node = count
     clear(count, 1.0, nodes)
+    for v in range(count + 2):
+        nodes[v].cursor = 0
+        nodes[v].latest = 0
     for k in range(2, number):
         nodes[sets[k].node].fed += sets[k].gradient
-    filled = _list_by_modifier(n, count, family, room)
-    filled = _merge(filled, nodes, room.listed)
-    connect(count, filled, nodes, room.listed, room.edges)
+    filled = _list_by_modifier(n, count, words, sets, arcs, nodes, listed, room.around)
+    filled = _merge(filled, nodes, listed)
+    connect(count, filled, nodes, listed, room.edges)
     return count
 
 
@@ -141,12 +148,19 @@ def clear(count, fed, nodes):
         node.fed = fed
         node.sends = 0.0
         node.low = node.high = 0
-        node.cursor = 0
-        node.latest = 0
 
 
 @inner
-def list_arc(arc, head, modifier, mass):
+def list_arc(head, modifier, mass, nodes, listed, filled):
+    """One more arc of a network; returns how many there are now."""
+    nodes[head].first += 1
+    nodes[modifier].first += 1
+    _write(listed[filled], head, modifier, mass)
+    return filled + 1
+
+
+@inner
+def _write(arc, head, modifier, mass):
     arc.head = head
     arc.modifier = modifier
     arc.mass = mass
@@ -154,10 +168,10 @@ def list_arc(arc, head, modifier, mass):
 
 @inner
 def connect(count, filled, nodes, listed, edges):
-    """The edges of listed[:filled], at both their ends: what comes later in the list comes first at a node."""
-    for q in range(filled):
-        nodes[listed[q].head].first += 1
-        nodes[listed[q].modifier].first += 1
+    """The edges of the listed arcs, at both their ends: what comes later in the list comes first at a node.
+
+    Until then `first` is the number of edges of a node.
+    """
     for v in range(1, count + 2):
         nodes[v].first += nodes[v - 1].first
     for q in range(filled):
@@ -177,10 +191,8 @@ def _set_edge(edge, target, twin, mass):
 
 
 @inner
-def _list_by_modifier(n, count, family, room):
+def _list_by_modifier(n, count, words, sets, arcs, nodes, listed, around):
     """List the arcs between nodes of a network by modifier, and what nodes send and still get; returns their number."""
-    words, sets, arcs = family
-    nodes, listed, around = room.nodes, room.listed, room.around
     for j in range(1, n + 1):
         for c in range(words[j].count):
             arc = arcs[j, c]
@@ -198,7 +210,7 @@ def _list_by_modifier(n, count, family, room):
             if arc.mass > 0.0 and arc.set > 0:
                 u = _node_within(arc.set, arc.head, words, sets, around)
                 v = _node_within(arc.set, j, words, sets, around)
-                list_arc(listed[nodes[v].cursor], u, v, arc.mass)
+                _write(listed[nodes[v].cursor], u, v, arc.mass)
                 nodes[v].cursor += 1
     return np.int64(nodes[count + 1].cursor)
 
@@ -217,8 +229,7 @@ def _merge(filled, nodes, listed):
             listed[latest].mass += mass
         else:
             nodes[head].latest = left
-            list_arc(listed[left], head, modifier, mass)
-            left += 1
+            left = list_arc(head, modifier, mass, nodes, listed, left)
     return left
 
 

@@ -96,6 +96,7 @@ def _columns(scores, n, score, family, row):
     Each word having one head, what all arcs into it have in common changes nothing; without it no digits are lost.
     Returns whether every column has an answer, and whether an arc is forbidden.
     """
+    words, sets, arcs = family
     labels = labels_of(score)
     _transpose(scores, n, labels, score)
     forbidden = False
@@ -107,7 +108,7 @@ def _columns(scores, n, score, family, row):
         forbidden |= sum_of_scores == -np.inf
         for l in range(labels):
             score[j, labels * j + l] = -np.inf
-        found = refresh(j, n, number, 0.0, score, family, row)
+        found = refresh(j, n, number, 0.0, score, words, sets, arcs, row)
         if sum_of_scores != sum_of_scores or not found:
             return False, True
         for m in range(labels * (n + 1)):
@@ -176,6 +177,7 @@ def _add_cuts(n, number, goal, nested, score, family, row, room):
         count, settled = separate_within(n, number, goal, family, room)
     else:
         count, settled = n, separate(n, goal, family, room)
+    member, union = room.member, room.union
     violated, done = 0, np.int64(0)
     while True:
         is_violated, settled, done = next_set(count, goal, not nested, nested, settled, done, room)
@@ -183,8 +185,8 @@ def _add_cuts(n, number, goal, nested, score, family, row, room):
             return violated, number
         violated += 1
         if nested:
-            words_of(n, number, room.member, family.words, family.sets)
-        number = _add_cut(n, number, score, family, row, room.member, room.union)
+            words_of(n, number, member, family.words, family.sets)
+        number = _add_cut(n, number, score, family, row, member, union)
 
 
 @inner

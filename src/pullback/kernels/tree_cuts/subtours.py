@@ -29,8 +29,9 @@ def separate(n, goal, family, room):
 
     Word j receives arcs[j, c].mass from arcs[j, c].head for c < words[j].count.
     """
-    build(n, family, room)
-    return settle_fed(n, goal, room.nodes, room.queue)
+    nodes = room.nodes
+    build(n, family.words, family.arcs, nodes, room.listed, room.edges)
+    return settle_fed(n, goal, nodes, room.queue)
 
 
 @inner

@@ -22,15 +22,16 @@ TIGHT = 1e-9  # at the end, when the masses themselves are known up to round-off
 def complete(n, number, family, room):
     """Add the sets that receive exactly 1 without a multiplier, until the family spans them all; returns its size."""
     words, sets, arcs = family
+    nodes, place = room.nodes, room.place
     sets[1].equality |= _from_root(n, words, arcs) <= 1.0 + TIGHT
     k = 1
     while k < number:  # what is found in a set is smaller, and comes later
-        count = _number_nodes(n, k, number, words, sets, room.nodes, room.place)
+        count = _number_nodes(n, k, number, words, sets, nodes, place)
         if count > 2:
-            away = _leave_out_leaves(n, count, words, arcs, room.nodes, room.place)
+            away = _leave_out_leaves(n, count, words, arcs, nodes, place)
             if k == 1 and not sets[1].equality:
                 away = 0  # not a tight set, but what it has without leaves may be one
-            _build(n, count, words, arcs, room)
+            _build(n, count, words, arcs, nodes, room.listed, room.edges, place)
             number = _search(n, k, count, number, sets[k].size - away, family, room)
         k += 1
     return number
@@ -47,7 +48,8 @@ def _search(n, k, count, number, most, family, room):
     Nor does a set around v without a head of v, so that heads are asked first.
     """
     words, sets, _ = family
-    nodes, edges, queue, reached, place = room.nodes, room.edges, room.queue, room.reached, room.place
+    nodes, edges, queue, reached = room.nodes, room.edges, room.queue, room.reached
+    place, member = room.place, room.member
     searches = 0
     settled, done = settle_fed(count, 1.0 - TIGHT, nodes, queue), 0
     while True:
@@ -73,8 +75,8 @@ def _search(n, k, count, number, most, family, room):
                     searches += 1
                     if _is_smaller(u, v, searches, most, nodes, edges, reached):
                         for j in range(1, n + 1):
-                            room.member[j] = place[j] > 0 and nodes[place[j]].seen == searches
-                        number = _add(n, number, room.member, family)
+                            member[j] = place[j] > 0 and nodes[place[j]].seen == searches
+                        number = _add(n, number, member, family)
                         _mark_equals(u, searches, nodes, edges, reached)
             restore(count, nodes, edges)
         settled = settle(v, nodes, queue, settled)
@@ -173,14 +175,13 @@ def _leave_out_leaves(n, count, words, arcs, nodes, place):
 
 
 @inner
-def _build(n, count, words, arcs, room):
+def _build(n, count, words, arcs, nodes, listed, edges, place):
     """The network of the arcs between nodes.  Those of which all words are outside are settled."""
-    nodes, listed, place = room.nodes, room.listed, room.place
     clear(count, 0.0, nodes)
     for v in range(1, count + 1):
         nodes[v].settled = 1
         nodes[v].seen = 0
-    filled = 0
+    filled = np.int64(0)
     for j in range(1, n + 1):
         v = place[j]
         if v > 0:
@@ -191,9 +192,8 @@ def _build(n, count, words, arcs, room):
                     if u == 0:
                         nodes[v].fed += arcs[j, c].mass
                     else:
-                        list_arc(listed[filled], u, v, arcs[j, c].mass)
-                        filled += 1
-    connect(count, filled, nodes, listed, room.edges)
+                        filled = list_arc(u, v, arcs[j, c].mass, nodes, listed, filled)
+    connect(count, filled, nodes, listed, edges)
 
 
 @inner
