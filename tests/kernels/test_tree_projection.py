@@ -237,9 +237,7 @@ def test_feasible_masks_are_told_from_infeasible_ones(single_root):
 def test_violated_sets_are_found_exactly_when_there_are_some():
     rng = np.random.default_rng(7)
     n = 7
-    words, arcs_into = np.zeros(n + 1, laminar.WORD), np.zeros((n + 1, n + 1), laminar.ARC)
-    nodes, edges = np.zeros(n + 2, networks.NODE), np.zeros(2 * (n + 1) ** 2, networks.EDGE)
-    queue, reached, member = np.zeros(n + 1, int), np.zeros(n + 1, int), np.zeros(n + 1, bool)
+    family, room = laminar.new_family(n + 1, n + 1), networks.new_room(n + 1, n + 1)
     answers = set()
     for _ in range(200):
         point = rng.random((n + 1, n + 1)) ** rng.choice([1, 4]) * (rng.random((n + 1, n + 1)) < 0.5)
@@ -247,18 +245,16 @@ def test_violated_sets_are_found_exactly_when_there_are_some():
         point[:, 0] = 0
         np.fill_diagonal(point, 0)
         point[:, 1:] /= point[:, 1:].sum(0)
-        words["count"] = n + 1
-        arcs_into["head"], arcs_into["mass"] = np.arange(n + 1), point.T
+        family.words["count"] = n + 1
+        family.arcs["head"], family.arcs["mass"] = np.arange(n + 1), point.T
         for disjoint, nearest_first in itertools.product((False, True), repeat=2):
             sets = []
-            settled, done = subtours.separate(n, 1 - 1e-9, words, arcs_into, nodes, edges, queue), 0
+            settled, done = subtours.separate(n, 1 - 1e-9, family, room), 0
             while True:
-                there_is, settled, done = subtours.next_set(
-                    n, 1 - 1e-9, disjoint, nearest_first, nodes, edges, queue, reached, settled, done, member
-                )
+                there_is, settled, done = subtours.next_set(n, 1 - 1e-9, disjoint, nearest_first, settled, done, room)
                 if not there_is:
                     break
-                sets.append(tuple(np.flatnonzero(member).tolist()))
+                sets.append(tuple(np.flatnonzero(room.member[: n + 1]).tolist()))
             assert all(inflow(point, list(members)) < 1 for members in sets)
             assert len(sets) <= n
             assert not disjoint or len({j for members in sets for j in members}) == sum(map(len, sets))
@@ -267,33 +263,28 @@ def test_violated_sets_are_found_exactly_when_there_are_some():
     assert answers == {False, True}
 
 
-def _search_within(point, family):
-    """The sets that are found at once, of words that cross none of the family."""
+def _search_within(point, known):
+    """The sets that are found at once, of words that cross none of those that are known."""
     n = len(point) - 1
-    words, arcs_into = np.zeros(n + 1, laminar.WORD), np.zeros((n + 1, n + 1), laminar.ARC)
-    sets = np.zeros(n + 2, laminar.SET)
-    nodes, edges = np.zeros(2 * n + 3, networks.NODE), np.zeros(3 * (n + 1) ** 2, networks.EDGE)
-    queue, reached, member = np.zeros(2 * n + 2, int), np.zeros(2 * n + 2, int), np.zeros(2 * n + 2, bool)
+    family, room = laminar.new_family(n + 1, n + 1), networks.new_room(n + 1, n + 1)
+    words, sets, into = family
     laminar.start(n, False, words, sets)
     words["count"] = n + 1
-    arcs_into["head"], arcs_into["mass"] = np.arange(n + 1), point.T
-    arcs_into["set"] = 1
-    arcs_into["set"][:, 0] = 0
+    into["head"], into["mass"] = np.arange(n + 1), point.T
+    into["set"] = 1
+    into["set"][:, 0] = 0
     number, found = 2, []
-    for members in family:
-        number += laminar.insert(n, number, np.isin(np.arange(n + 1), members), words, sets, arcs_into) > 0
+    for members in known:
+        number += laminar.insert(n, number, np.isin(np.arange(n + 1), members), family) > 0
     goal = 1 - 1e-9
-    around = np.empty((n + 2, n + 2))
-    count, settled = subtours.separate_within(n, number, goal, words, sets, arcs_into, nodes, edges, queue, around)
+    count, settled = subtours.separate_within(n, number, goal, family, room)
     done = 0
     while True:
-        there_is, settled, done = subtours.next_set(
-            count, goal, False, True, nodes, edges, queue, reached, settled, done, member
-        )
+        there_is, settled, done = subtours.next_set(count, goal, False, True, settled, done, room)
         if not there_is:
             return found
-        networks.words_of(n, number, member, words, sets)
-        found.append(frozenset(np.flatnonzero(member[: n + 1]).tolist()))
+        networks.words_of(n, number, room.member, words, sets)
+        found.append(frozenset(np.flatnonzero(room.member[: n + 1]).tolist()))
 
 
 def test_sets_that_are_found_within_a_family_are_violated_and_cross_none_of_it():

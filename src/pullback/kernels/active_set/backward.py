@@ -88,6 +88,11 @@ def _write(parts, slots, active, count, product):
         flat[part] = -parts.direction[part]
 
 
+@inner
+def _no_own(coefficient, n, vertex, own_product):
+    """The `spread` of a vertex whose worth is that of its parts alone."""
+
+
 def backward_over(workspace, load, best, worth, spread):
     """The kernel `mixture_backward`, from what `mixture_over` is given."""
     name, home = best.__name__, best.__module__
@@ -147,26 +152,7 @@ def backward_over(workspace, load, best, worth, spread):
 
     coefficients = compiled(coefficients, f"coefficients_{name}", home)
 
-    def mixture_backward(scores, lengths, options, vertices, size, gradient, product, lo, hi):
-        """The Jacobian of `mixture`, which is symmetric, times `gradient`: its projection onto the span of the face.
-
-        vertices and size are those `mixture` wrote.  Costs O(size³), and an argmax for each vertex that is missing plus
-        one.  Returns the first instance that has no vertices, or whose vertices did not all fit, or −1.
-        """
-        parts, own = numbers_of(scores), workspace(scores, options)
-        active = actives(np.int64(64), vertices.shape[2])
-        for b in range(lo, hi):
-            n = lengths[b]
-            if n < 0:
-                continue
-            if size[b] <= 0 or size[b] > vertices.shape[1]:
-                return b
-            given = vertices[b, : size[b]]
-            active, count, slots = coefficients(scores, b, n, options, own, parts, given, gradient[b], active)
-            if slots < 0:
-                return b
-            _write(parts, slots, active, count, product[b])
-        return -1
+    with_own = _no_own if spread is None else spread
 
     def mixture_backward_with_own(scores, lengths, options, vertices, size, gradient, product, own_product, lo, hi):
         """`mixture_backward`, and the same for what the worth of a vertex is made of: own_product (batch, …)."""
@@ -185,8 +171,20 @@ def backward_over(workspace, load, best, worth, spread):
                 return b
             _write(parts, slots, active, count, product[b])
             for t in range(count):
-                spread(active.trial[t], n, active.vertices[t], own_product[b])
+                with_own(active.trial[t], n, active.vertices[t], own_product[b])
         return -1
 
-    chosen = mixture_backward if spread is None else mixture_backward_with_own
-    return compiled(chosen, f"mixture_backward_{name}", home, kernel)
+    if spread is not None:
+        return compiled(mixture_backward_with_own, f"mixture_backward_{name}", home, kernel)
+    over_batch = compiled(mixture_backward_with_own, f"mixture_backward_with_own_{name}", home)
+
+    def mixture_backward(scores, lengths, options, vertices, size, gradient, product, lo, hi):
+        """The Jacobian of `mixture`, which is symmetric, times `gradient`: its projection onto the span of the face.
+
+        vertices and size are those `mixture` wrote.  Costs O(size³), and an argmax for each vertex that is missing plus
+        one.  Returns the first instance that has no vertices, or whose vertices did not all fit, or −1.
+        """
+        nothing = np.empty((len(lengths), 0))
+        return over_batch(scores, lengths, options, vertices, size, gradient, product, nothing, lo, hi)
+
+    return compiled(mixture_backward, f"mixture_backward_{name}", home, kernel)

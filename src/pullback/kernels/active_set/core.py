@@ -20,7 +20,7 @@ costs O(count²), a vertex that leaves as much.  References: Wolfe (1976); Nicul
 
 import numpy as np
 
-from pullback.kernels.tools import inner, summing
+from pullback.kernels.tools import dot, inner
 from pullback.kernels.tools.rows import multiply, subtract_multiples
 
 # Squared distance from the others' affine hull, relative to the vertex's own square, below which a vertex counts as
@@ -203,14 +203,6 @@ def tangent(factor, count, inner):
     for i in range(count):
         inner[i] -= tilt * ones[i]
     _solve_transposed(factor, inner, count)
-
-
-@summing
-def dot(a, b, count):
-    total = 0.0
-    for i in range(count):
-        total += a[i] * b[i]
-    return total
 
 
 @inner

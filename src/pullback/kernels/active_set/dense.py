@@ -6,8 +6,8 @@ that the face of μ has beyond the active ones.  `core` has the method itself.
 
 import numpy as np
 
-from pullback.kernels.active_set.core import add, append, copy_row, dot, tangent
-from pullback.kernels.tools import inner, kernel, summing
+from pullback.kernels.active_set.core import add, append, copy_row, tangent
+from pullback.kernels.tools import dot, inner, kernel, summing
 
 RUNNING, CONVERGED, STALLED = 0, 1, 2
 

@@ -2,14 +2,13 @@
 
 from pullback.kernels.chain.k_best import merge, topk
 from pullback.kernels.chain.mixtures import mixture, mixture_backward
-from pullback.kernels.chain.projection import project, project_as_flows, project_backward
+from pullback.kernels.chain.projection import project, project_backward
 from pullback.kernels.chain.samples import draw, sample
 from pullback.kernels.chain.sums import hessian_product, log_partition, partition
-from pullback.kernels.chain.sweeps import add_columns, backward
+from pullback.kernels.chain.sweeps import backward
 from pullback.kernels.chain.viterbi import argmax, max_marginals
 
 __all__ = [
-    "add_columns",
     "argmax",
     "backward",
     "draw",
@@ -21,7 +20,6 @@ __all__ = [
     "mixture_backward",
     "partition",
     "project",
-    "project_as_flows",
     "project_backward",
     "sample",
     "topk",

@@ -95,7 +95,7 @@ def backward(scores, n, share, total):
 
 
 @inner
-def add_columns(reach, share, mass):
+def _add_columns(reach, share, mass):
     """mass[b] = Σ_a reach[a] share[a, b], four rows at a time."""
     t = reach.shape[0]
     mass[:] = 0.0
@@ -131,4 +131,4 @@ def forward(n, share, total, mass, marginals):
             before = mass[i - 1, a] if i > 0 else 1.0
             reach[a] = before / total[i, a] if before > 0.0 else 0.0
         _multiply(reach[:rows], share[i], marginals[i])
-        add_columns(reach[:rows], share[i], mass[i])
+        _add_columns(reach[:rows], share[i], mass[i])

@@ -9,7 +9,7 @@ from pullback.kernels.charts.passes import slacks
 from pullback.kernels.charts.path import Care
 from pullback.kernels.charts.scores import spread_of
 from pullback.kernels.charts.span import largest_of
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import dot, inner
 
 QUICK, CAREFUL = Care(0.5, 0.1, 2e-4, 1e-8), Care(0.7, 0.03, 2e-5, 1e-11)
 _STAGES = 80
@@ -59,7 +59,7 @@ def _follow(full, score, words, care):
 def excess(full, rest, mu):
     """⟨rest, z − μ⟩ for the best vertex z."""
     items = len(full.part)
-    return slacks(full, rest, np.empty(items), np.empty(items), np.empty(len(full.left))) - path.dot(rest, mu, items)
+    return slacks(full, rest, np.empty(items), np.empty(items), np.empty(len(full.left))) - dot(rest, mu, items)
 
 
 @inner

@@ -14,7 +14,7 @@ import numpy as np
 
 from pullback.kernels.charts.chart import NO_PART, sub_chart
 from pullback.kernels.charts.passes import covary, inside, outside
-from pullback.kernels.tools import inner, summing
+from pullback.kernels.tools import add_multiple, dot, inner
 
 # How closely the path is followed: τ is multiplied by `factor`; the residual of a Newton system, relative; the error at
 # the end of a stage; the flow below which a hyperedge leaves.
@@ -50,20 +50,6 @@ def room_for(chart):
         vectors[0], vectors[1], vectors[2], vectors[3], vectors[4], vectors[5], vectors[6],
         np.empty(len(chart.left)), np.empty((groups, 2)),
     )  # fmt: skip
-
-
-@summing
-def dot(x, y, count):
-    total = 0.0
-    for i in range(count):
-        total += x[i] * y[i]
-    return total
-
-
-@summing
-def _add(x, factor, y, count):
-    for i in range(count):
-        x[i] += factor * y[i]
 
 
 @inner
@@ -104,13 +90,13 @@ def _solve(chart, point, temperature, tolerance, room):
         for t in range(items):
             room.conjugate[t] = room.scaled[t] + square / last * room.conjugate[t]
         covary(chart, point.share, point.flow, room.conjugate, room.value, room.below, room.product)
-        _add(room.product, temperature, room.conjugate, items)
+        add_multiple(room.product, temperature, room.conjugate, items)
         curvature = dot(room.conjugate, room.product, items)
         if not curvature > 0.0:
             return iteration
         length = square / curvature
-        _add(room.step, length, room.conjugate, items)
-        _add(room.residual, -length, room.product, items)
+        add_multiple(room.step, length, room.conjugate, items)
+        add_multiple(room.residual, -length, room.product, items)
         last, square = square, _scale(chart, point.flow, temperature, room.groups, room.residual, room.scaled)
         if square <= goal:
             return iteration + 1

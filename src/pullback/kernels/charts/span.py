@@ -11,7 +11,7 @@ import numpy as np
 
 from pullback.kernels.charts.chart import sub_chart
 from pullback.kernels.charts.passes import ONE, expect, push, slacks
-from pullback.kernels.tools import inner, summing
+from pullback.kernels.tools import add_multiple, dot, inner, summing
 
 TIED = 1e-8  # a hyperedge belongs to the face if the best vertex through it is this close to the best
 _ITERATIONS = 5000
@@ -26,20 +26,6 @@ Room = namedtuple("Room", ["below", "step", "wish", "change", "value", "product"
 def room_for(chart):
     edges, items = len(chart.left), len(chart.part)
     return Room(np.empty(edges), np.empty(edges), np.empty(edges), np.empty(edges), np.empty(items), np.empty(items))
-
-
-@summing
-def _square(x, count):
-    total = 0.0
-    for i in range(count):
-        total += x[i] * x[i]
-    return total
-
-
-@summing
-def _subtract(x, factor, y, count):
-    for i in range(count):
-        x[i] -= factor * y[i]
 
 
 @summing
@@ -98,9 +84,9 @@ def fit(chart, share, ease, residual, enough, flat, limit, room):
         least = min(least, gain)
         _advance(room.step, room.below, ease, gain / last, edges)
         push(chart, share, room.step, room.change, room.product)
-        length = gain / _square(room.product, items)
-        _subtract(residual, length, room.product, items)
-        _subtract(room.wish, -length, room.step, edges)
+        length = gain / dot(room.product, room.product, items)
+        add_multiple(residual, -length, room.product, items)
+        add_multiple(room.wish, length, room.step, edges)
         last, gain = gain, _gains(chart, share, ease, residual, room)
     return limit
 

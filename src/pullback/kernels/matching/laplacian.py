@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.tools import inner, summing
+from pullback.kernels.tools import dot, inner, sum_of
 
 PINNED = 1e-12  # pivots below, relative to the diagonal, are zero
 ACCURATE = 1e-13  # residual of conjugate gradients, relative to the right side
@@ -53,22 +53,6 @@ def new_system(rows, cols):
     )
 
 
-@summing
-def dot(a, b, size):
-    total = 0.0
-    for k in range(size):
-        total += a[k] * b[k]
-    return total
-
-
-@summing
-def total(a, size):
-    sum = 0.0
-    for k in range(size):
-        sum += a[k]
-    return sum
-
-
 @inner
 def solve_dense(weight, system):
     """Solves a system with weights (rows, columns)."""
@@ -89,7 +73,7 @@ def solve_dense(weight, system):
             x[i] -= dot(scaled, y, cols)
             for k in range(i + 1):
                 factor[i, k] = -dot(scaled, weight[k], cols) if system.tight_rows[k] else 0.0
-            factor[i, i] += total(row, cols)
+            factor[i, i] += sum_of(row, cols)
     _cholesky(rows, system)
     for j in range(cols):
         scaled[j] = y[j]
@@ -178,12 +162,12 @@ def _apply(begin, column, rows, cols, inverse, move, image):
     for v in range(rows + cols):
         image[v] = move[v] / inverse[v] if inverse[v] > 0.0 else 0.0
     for i in range(rows):
-        sum = 0.0
+        total = 0.0
         for k in range(begin[i], begin[i + 1]):
             j = rows + column[k]
-            sum += move[j]
+            total += move[j]
             image[j] += move[i]
-        image[i] += sum
+        image[i] += total
     for v in range(rows + cols):
         image[v] = image[v] if inverse[v] > 0.0 else 0.0
 

@@ -29,7 +29,7 @@ from pullback.kernels.matching.assignment import Assignment, assign, new_assignm
 from pullback.kernels.matching.centering import center
 from pullback.kernels.matching.laplacian import System, new_system, solve_dense, solve_sparse
 from pullback.kernels.matching.thresholds import settle_columns, settle_rows
-from pullback.kernels.tools import inner, summing
+from pullback.kernels.tools import inner, root_of, summing
 
 STEPS = 200
 BALANCED = 1e-12  # what a sum may be off 1
@@ -189,13 +189,13 @@ def _measure(rest, row_move, col_move, row_sum, col_sum):
     squares = 0.0
     col_sum[:cols] = 0.0
     for i in range(rows):
-        row, move, sum = rest[i], row_move[i], 0.0
+        row, move, total = rest[i], row_move[i], 0.0
         for j in range(cols):
             x = max(row[j] - (move + col_move[j]), 0.0)
-            sum += x
+            total += x
             squares += x * x
             col_sum[j] += x
-        row_sum[i] = sum
+        row_sum[i] = total
     return 0.5 * squares
 
 
@@ -236,14 +236,6 @@ def collect(rest, above, w):
 
 
 @inner
-def _root(component, v):
-    while component[v] != v:
-        component[v] = component[component[v]]
-        v = component[v]
-    return v
-
-
-@inner
 def _is_balanced(rows, cols, w):
     """Whether each component of active pairs that is tight throughout has as many rows as columns."""
     component, excess = w.component, w.excess
@@ -251,9 +243,9 @@ def _is_balanced(rows, cols, w):
     for v in range(rows + cols):
         component[v] = v
     for i in range(rows):
-        here = _root(component, i)
+        here = root_of(component, i)
         for k in range(w.begin[i], w.begin[i + 1]):
-            there = _root(component, rows + w.column[k])
+            there = root_of(component, rows + w.column[k])
             if there != here:
                 component[there] = here
                 left -= 1
@@ -263,7 +255,7 @@ def _is_balanced(rows, cols, w):
     excess[: rows + cols] = 0
     for v in range(rows + cols):
         tight = w.system.tight_rows[v] if v < rows else w.system.tight_cols[v - rows]
-        excess[_root(component, v)] += (1 if v < rows else -1) if tight else 2 * many
+        excess[root_of(component, v)] += (1 if v < rows else -1) if tight else 2 * many
     for v in range(rows + cols):
         if excess[v] != 0 and abs(excess[v]) < many:
             return False

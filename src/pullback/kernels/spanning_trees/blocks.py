@@ -7,15 +7,7 @@ each such part, a biconnected component, is a block of its own.  Likewise in for
 
 import numpy as np
 
-from pullback.kernels.tools import inner, kernel
-
-
-@inner
-def _find(parent, a):
-    while parent[a] != a:
-        parent[a] = parent[parent[a]]
-        a = parent[a]
-    return a
+from pullback.kernels.tools import inner, kernel, root_of
 
 
 @inner
@@ -57,7 +49,7 @@ def _join_cycles(weight, groups, parent, depth, part):
                 while a != b:
                     if depth[a] < depth[b]:
                         a, b = b, a
-                    top = _find(part, a)
+                    top = root_of(part, a)
                     if last >= 0 and top != last:
                         if depth[top] > depth[last]:
                             part[top] = last
@@ -88,7 +80,7 @@ def write(edges, first, last, group, groups, components, base, shift, weight, wo
             top = 0
             if parts_are_tight:
                 a, b = group[i], group[j]
-                top = _find(part, a if depth[a] > depth[b] else b)
+                top = root_of(part, a if depth[a] > depth[b] else b)
             if name[top] == 0:
                 name[top] = number
                 number += 1

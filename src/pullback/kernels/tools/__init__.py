@@ -1,17 +1,31 @@
-"""What every kernel is made with: decorators, vectorized functions, products, semirings, choices, sorted lists."""
+"""What kernels are made with: decorators, vectorized functions, products, semirings, choices, lists, components."""
 
 from pullback.kernels.tools import caching, fours, rows, semirings
 from pullback.kernels.tools.choices import draw, draw_log, first_best
 from pullback.kernels.tools.compilation import compiled, inlined, inner, kernel, summing
+from pullback.kernels.tools.components import root_of
 from pullback.kernels.tools.products import add_product, row_product
 from pullback.kernels.tools.random import uniform
 from pullback.kernels.tools.sorted_lists import lists_of, merge_of, merge_terms
-from pullback.kernels.tools.vector import emit_exp, exp, exponentials, exponentiate, fmax, log, maximum
+from pullback.kernels.tools.vector import (
+    add_multiple,
+    dot,
+    emit_exp,
+    exp,
+    exponentials,
+    exponentiate,
+    fmax,
+    log,
+    maximum,
+    sum_of,
+)
 
 __all__ = [
+    "add_multiple",
     "add_product",
     "caching",
     "compiled",
+    "dot",
     "draw",
     "draw_log",
     "emit_exp",
@@ -29,9 +43,11 @@ __all__ = [
     "maximum",
     "merge_of",
     "merge_terms",
+    "root_of",
     "row_product",
     "rows",
     "semirings",
+    "sum_of",
     "summing",
     "uniform",
 ]

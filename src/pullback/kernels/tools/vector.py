@@ -1,4 +1,4 @@
-"""What Numba's loops need in order to vectorize: a maximum, an exponential and a logarithm."""
+"""What Numba's loops need in order to vectorize: a maximum, an exponential, a logarithm, and sums in any order."""
 
 import math
 
@@ -125,11 +125,28 @@ def exponentiate(x):
 
 
 @summing
-def _sum(x):
+def sum_of(x, count):
+    """Σ x over the first `count` numbers; NaN or ±∞ if there is one among them."""
     total = 0.0
-    for k in range(len(x)):
+    for k in range(count):
         total += x[k]
     return total
+
+
+@summing
+def dot(x, y, count):
+    """Σ x y over the first `count` numbers."""
+    total = 0.0
+    for k in range(count):
+        total += x[k] * y[k]
+    return total
+
+
+@summing
+def add_multiple(x, factor, y, count):
+    """x += factor · y for the first `count` numbers."""
+    for k in range(count):
+        x[k] += factor * y[k]
 
 
 @inner
@@ -141,5 +158,5 @@ def exponentials(x, largest, out):
     shift = largest if largest > -np.inf else 0.0
     for k in range(len(x)):
         out[k] = exp(x[k] - shift)
-    total = _sum(out)
+    total = sum_of(out, len(out))
     return total if total != 0.0 else 1.0

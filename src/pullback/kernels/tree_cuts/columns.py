@@ -49,9 +49,9 @@ def split_by_rivals(scores, lengths, most, per_word, few, many, lo, hi):
 
 
 @inner
-def labels_of(score, words):
+def labels_of(score):
     """How many labels an arc may have.  Often 1, and then a division for every column would be felt."""
-    nodes, width = len(words), score.shape[1]
+    nodes, width = score.shape
     return width // nodes if width > nodes else 1
 
 
@@ -61,7 +61,7 @@ def refresh(j, n, number, margin, score, words, sets, arcs, row):
 
     Also sets their masses; `row` becomes the values of all arcs, the best being 0.  False if there is no candidate.
     """
-    labels = labels_of(score, words)
+    labels = labels_of(score)
     size = labels * (n + 1)
     meet(j, number, words, sets)
     if labels == 1:  # a loop of length 1 inside the other would cost more than its body
@@ -122,15 +122,6 @@ def shorten(word, arcs, slack):
             kept += 1
     word.count = kept
     word.slack = slack
-
-
-@summing
-def total(row, m):
-    """The sum of a row; NaN or ±∞ if there is one in it."""
-    x = 0.0
-    for i in range(m):
-        x += row[i]
-    return x
 
 
 @summing
@@ -231,7 +222,7 @@ def advance(t, n, number, score, words, sets, arcs, row):
 
 
 @inner
-def lift(n, number, place, score, words, sets, arcs, row):
+def lift(n, number, place, score, family, row):
     """Start a new set that receives nothing at a multiplier where arcs from outside have entered, but not many.
 
     Below that the dual falls with slope 1 and Newton's method is blind.  The arc into word j enters where the penalty
@@ -240,7 +231,8 @@ def lift(n, number, place, score, words, sets, arcs, row):
 
     Each trial lists the same words anew: those that need arcs from outside at the first, which is the farthest.
     """
-    labels = labels_of(score, words)
+    words, sets, arcs = family
+    labels = labels_of(score)
     entry = np.inf
     for j in range(1, n + 1):
         if contains(place, j, words, sets):
@@ -251,7 +243,7 @@ def lift(n, number, place, score, words, sets, arcs, row):
                     for l in range(labels):
                         best = max(best, row[labels * i + l])
             entry = min(entry, words[j].threshold - best)
-            words[j].spread = words[j].threshold - best - words[j].slack  # a penalty that the list of j can bear
+            words[j].entry = words[j].threshold - best - words[j].slack
     sets[place].step = 0.0
     beyond = 1.0
     farthest = entry + beyond
@@ -260,7 +252,7 @@ def lift(n, number, place, score, words, sets, arcs, row):
         penalize(number, sets)
         received = 0.0
         for j in range(1, n + 1):
-            if contains(place, j, words, sets) and words[j].spread < farthest:
+            if contains(place, j, words, sets) and words[j].entry < farthest:
                 refresh(j, n, number, 0.0, score, words, sets, arcs, row)
                 for c in range(words[j].count):
                     received += arcs[j, c].mass if arcs[j, c].set < place else 0.0

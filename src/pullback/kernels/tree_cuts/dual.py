@@ -52,9 +52,9 @@ def gradient(n, number, words, sets, arcs):
             total -= arc.mass
         sets[k].gradient += total
     for k in range(number - 1, 0, -1):
-        inner = sets[k]
-        sets[inner.parent].gradient += inner.gradient
-        inner.gradient -= 1.0
+        one = sets[k]
+        sets[one.parent].gradient += one.gradient
+        one.gradient -= 1.0
 
 
 @inner
@@ -70,35 +70,35 @@ def curvature(n, number, words, sets, arcs, hessian):
         counts[q] = 0.0
     for k in range(1, number):
         sets[k].level = sets[sets[k].parent].level + 1 if k > 1 else 0
-        sets[k].shared = 0
+        sets[k].support = 0
         for q in range(sets[k].level + 1):
             hessian[k, q] = 0.0
-    sets[0].shared = 0
+    sets[0].support = 0
     for j in range(1, n + 1):
         support = 0
         different = 0
         for c in range(words[j].count):
             arc = arcs[j, c]
             if arc.mass > 0.0:
-                if sets[arc.set].shared == 0:
+                if sets[arc.set].support == 0:
                     sets[different].listed = arc.set
                     different += 1
-                sets[arc.set].shared += 1
+                sets[arc.set].support += 1
                 support += 1
         if different > 1:
             for p in range(different):
                 k = sets[p].listed
-                counts[sets[k].level + 1 if k > 0 else 0] = sets[k].shared
+                counts[sets[k].level + 1 if k > 0 else 0] = sets[k].support
             for p in range(different):
                 k = sets[p].listed
                 if k > 0:
                     outside = np.int64(sets[k].level) + 1
-                    _subtract(-np.float64(sets[k].shared) / support, counts[:outside], hessian[k])
+                    _subtract(-np.float64(sets[k].support) / support, counts[:outside], hessian[k])
             for p in range(different):
                 k = sets[p].listed
                 counts[sets[k].level + 1 if k > 0 else 0] = 0.0
         for p in range(different):
-            sets[sets[p].listed].shared = 0
+            sets[sets[p].listed].support = 0
     for k in range(1, number):
         for q in range(sets[k].level):
             hessian[k, q + 1] += hessian[k, q]
@@ -115,11 +115,12 @@ def newton(number, sets, hessian):
     Sets are eliminated from the inside.  As disjoint sets have nothing in common, that changes only rows of the sets
     around, up to its `reach`: the outermost set from which arcs lead to words inside it.  A zero pivot becomes 1: a
     flat direction is still descended, and a set that depends on others keeps its multiplier if it agrees with them.
-    Such sets are marked by free = 2.
+    Such sets are marked as dependent.
     """
     for k in range(1, number):
         one = sets[k]
         row = _working_row(k, hessian)
+        one.dependent = 0
         one.half = -one.gradient
         one.reach = one.level
         for q in range(one.level, -1, -1):
@@ -130,10 +131,9 @@ def newton(number, sets, hessian):
         one = sets[k]
         row = _working_row(k, hessian)
         if one.free:
-            one.free = 1
             one.pivot = row[one.level]
             if one.pivot < 1e-9 * (1.0 + hessian[k, one.level]):
-                one.free = 2
+                one.dependent = 1
                 one.pivot = 1.0
         around = one.parent
         while around > 0 and sets[around].level >= one.reach:
@@ -172,7 +172,7 @@ def _subtract(share, row, other):
 
 
 @inner
-def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
+def minimize(n, number, steps, score, family, hessian, row):
     """Minimize the dual; returns the largest residual: |gradient| where λ > 0, the violation where λ = 0.
 
     0 means solved to the precision that the penalties allow.  Stops after `steps` steps if the residual is below ¼.
@@ -180,6 +180,7 @@ def minimize(n, number, steps, score, words, sets, arcs, hessian, row):
     which always does; so is every 8th step, since flat directions may hold each other up.  ∞ means that no end was
     found, or none before penalties are so large that rounding decides.
     """
+    words, sets, arcs = family
     for step in range(LIMIT):
         gradient(n, number, words, sets, arcs)
         largest = largest_penalty(number, sets)
@@ -252,7 +253,7 @@ def _direction(number, tolerance, sets, hessian):
     newton(number, sets, hessian)
     is_flat = False
     for k in range(1, number):
-        is_flat |= sets[k].free == 2
+        is_flat |= sets[k].dependent > 0
     for _ in range(TRIALS):
         changed = False
         if not is_flat:
@@ -265,7 +266,7 @@ def _direction(number, tolerance, sets, hessian):
                     one.free = 0
                     one.step = least
                     changed = True
-            elif not is_flat and one.half < -tolerance:
+            elif not is_flat and one.slope < -tolerance:
                 one.free = 1
                 changed = True
         if not changed:
@@ -275,15 +276,15 @@ def _direction(number, tolerance, sets, hessian):
 
 @inner
 def _slopes_of_model(number, sets, hessian):
-    """The gradient at the end of the step if the Hessian stayed as it is, in `half`."""
+    """The gradient at the end of the step if the Hessian stayed as it is."""
     for k in range(1, number):
-        sets[k].half = sets[k].gradient + hessian[k, sets[k].level] * sets[k].step
+        sets[k].slope = sets[k].gradient + hessian[k, sets[k].level] * sets[k].step
     for k in range(1, number):
         around = sets[k].parent
         while around > 0:
             x = hessian[k, sets[around].level]
-            sets[k].half += x * sets[around].step
-            sets[around].half += x * sets[k].step
+            sets[k].slope += x * sets[around].step
+            sets[around].slope += x * sets[k].step
             around = sets[around].parent
 
 

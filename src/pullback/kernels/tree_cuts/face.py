@@ -8,7 +8,7 @@ import numpy as np
 from pullback.kernels.tools import inner, kernel
 from pullback.kernels.tree_cuts.columns import labels_of, tilt
 from pullback.kernels.tree_cuts.dual import curvature, newton
-from pullback.kernels.tree_cuts.laminar import ARC, SET, WORD, meet, penalize, start
+from pullback.kernels.tree_cuts.laminar import meet, new_family, penalize, start
 
 
 @kernel
@@ -19,26 +19,27 @@ def project_backward(grad, lengths, point, sets, out, lo, hi):
     on its support and solve one small system, whose matrix is the Hessian of the dual.
     """
     N, width = grad.shape[1:]
-    words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
-    hessian, places = np.empty((N + 2, N + 2)), np.empty(width, np.uint32)
+    family, hessian = new_family(N, width), np.empty((N + 2, N + 2))
+    direction, places = np.empty((N, width)), np.empty(width, np.uint32)
     for b in range(lo, hi):
         if lengths[b] < 0:
             continue
         out[b] = 0.0
-        number = _unpack(lengths[b], sets[b], words, family)
-        _project_on_face(lengths[b], number, grad[b], point[b], words, family, arcs, hessian, places, out[b])
+        number = _unpack(lengths[b], sets[b], family.words, family.sets)
+        _project_on_face(lengths[b], number, grad[b], point[b], family, hessian, direction, places, out[b])
     return -1
 
 
 @inner
-def rank(n, number, words, sets, arcs, hessian):
+def rank(n, number, family, hessian):
     """How many of the sets are independent on the arcs with mass."""
+    sets = family.sets
     for k in range(1, number):
         sets[k].free = 1
-    _mark_dependent(n, number, words, sets, arcs, hessian)
+    _mark_dependent(n, number, family, hessian)
     total = 0
     for k in range(1, number):
-        total += sets[k].free == 1
+        total += not sets[k].dependent
     return total
 
 
@@ -53,26 +54,28 @@ def freedom(n, words, arcs):
 
 
 @inner
-def write_sets(n, number, words, sets, arcs, hessian, active):
+def write_sets(n, number, family, hessian, active):
     """Write the independent sets of the family that receive exactly 1."""
+    words, sets, _ = family
     for k in range(1, number):
         sets[k].free = sets[k].multiplier != 0.0 or sets[k].equality
-    _mark_dependent(n, number, words, sets, arcs, hessian)
-    independent = 0
+    _mark_dependent(n, number, family, hessian)
+    written = 0
     for k in range(1, number):
-        sets[k].listed = independent
-        independent += sets[k].free == 1
+        sets[k].row = written
+        written += sets[k].free > 0 and not sets[k].dependent
     for j in range(1, n + 1):
         k = words[j].home
         while k > 0:
-            if sets[k].free == 1:
-                active[sets[k].listed, j >> 6] |= np.int64(1) << np.int64(j & 63)
+            if sets[k].free and not sets[k].dependent:
+                active[sets[k].row, j >> 6] |= np.int64(1) << np.int64(j & 63)
             k = sets[k].parent
 
 
 @inner
-def _mark_dependent(n, number, words, sets, arcs, hessian):
-    """Mark by free = 2 the free sets that depend on others."""
+def _mark_dependent(n, number, family, hessian):
+    """Mark the free sets that depend on others."""
+    words, sets, arcs = family
     for k in range(1, number):
         sets[k].step = 0.0
     curvature(n, number, words, sets, arcs, hessian)
@@ -101,9 +104,10 @@ def _unpack(n, active, words, sets):
 
 
 @inner
-def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, places, out):
+def _project_on_face(n, number, grad, point, family, hessian, direction, places, out):
     """Subtract from the centered columns the centered indicators of the active sets, each with its multiplier."""
-    labels = labels_of(point, words)
+    words, sets, arcs = family
+    labels = labels_of(point)
     for j in range(1, n + 1):
         words[j].count = 0
     for i in range(n + 1):
@@ -118,7 +122,7 @@ def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, places,
             arc.head = i
             arc.label = m - labels * j
             arc.mass = 1.0
-            arc.value = grad[i, m]
+            direction[j, words[j].count] = grad[i, m]
             words[j].count += 1
     for k in range(number):
         sets[k].gradient = 0.0
@@ -126,11 +130,11 @@ def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, places,
         meet(j, number, words, sets)
         mean = 0.0
         for c in range(words[j].count):
-            mean += arcs[j, c].value / words[j].count
+            mean += direction[j, c] / words[j].count
         for c in range(words[j].count):
-            arcs[j, c].value -= mean
+            direction[j, c] -= mean
             arcs[j, c].set = sets[words[arcs[j, c].head].home].meet
-            sets[arcs[j, c].set].gradient -= arcs[j, c].value
+            sets[arcs[j, c].set].gradient -= direction[j, c]
     for k in range(number - 1, 0, -1):
         sets[sets[k].parent].gradient += sets[k].gradient
     curvature(n, number, words, sets, arcs, hessian)
@@ -143,4 +147,4 @@ def _project_on_face(n, number, grad, point, words, sets, arcs, hessian, places,
         for c in range(count):
             mean += arcs[j, c].slope / count
         for c in range(count):
-            out[arcs[j, c].head, labels * j + arcs[j, c].label] = arcs[j, c].value + arcs[j, c].slope - mean
+            out[arcs[j, c].head, labels * j + arcs[j, c].label] = direction[j, c] + arcs[j, c].slope - mean

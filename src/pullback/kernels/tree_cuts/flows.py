@@ -142,17 +142,17 @@ def _blocking_flow(v, depth, wanted, nodes, edges, path):
     j = v
     while total < wanted:
         if at == depth:
-            push = nodes[j].spare
+            sent = nodes[j].spare
             for q in range(depth):
-                push = min(push, edges[path[q]].residual)
-            nodes[j].spare -= push
-            total += push
+                sent = min(sent, edges[path[q]].residual)
+            nodes[j].spare -= sent
+            total += sent
             at = depth - 1
             for q in range(depth - 1, -1, -1):
                 edge = edges[path[q]]
                 twin = edges[edge.twin]
-                edge.residual -= push
-                twin.residual += push
+                edge.residual -= sent
+                twin.residual += sent
                 _touch(nodes[twin.target], path[q])
                 if edge.residual <= EMPTY:
                     at = q

@@ -15,6 +15,8 @@ Where S is tight as well, so are both, and no arc with mass connects S ∖ T wit
 together, are those in S ∩ T and in S ∪ T.  So a family of tight sets to which no other can be added spans all of them.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pullback.kernels.tools import inner
@@ -23,17 +25,23 @@ from pullback.kernels.tools import inner
 SET = np.dtype(
     [
         ("parent", np.uint32),
-        ("size", np.int64),
         ("level", np.uint32),  # how many sets are around it
-        ("shared", np.uint32),  # words in common with some other set; arcs in a support
-        ("listed", np.uint32),  # a list of sets
+        ("size", np.int64),
         ("meet", np.uint32),  # the smallest set around this one that contains some word
-        ("free", np.uint32),  # whether the present step may change the multiplier
-        ("equality", np.uint32),  # whether the multiplier may be negative
+        ("shared", np.uint32),  # words in common with some other set
+        ("support", np.uint32),  # arcs with mass that belong to it, into some word
+        ("listed", np.uint32),  # an entry of a list of sets, kept here for want of another place: not of this set
+        ("row", np.uint32),  # of the face, where it is written
+        ("node", np.uint32),  # its node in the present network, or that of a set around it; 0 if there is none
+        ("chosen", np.uint8),  # whether its words belong to some other set
+        ("free", np.uint8),  # whether the present step may change the multiplier
+        ("dependent", np.uint8),  # whether it is free, but its row of the Hessian a combination of others
+        ("equality", np.uint8),  # whether the multiplier may be negative
         ("multiplier", np.float64),
         ("penalty", np.float64),  # the multipliers of this set and those around it
         ("toll", np.float64),  # the penalty of its meet: of arcs from its words to that word
         ("gradient", np.float64),
+        ("slope", np.float64),  # the gradient where the present step ends, if the Hessian stayed as it is
         ("step", np.float64),  # of the multiplier
         ("tilt", np.float64),  # of the penalty
         ("least", np.float64),  # smallest and largest tilt of the sets around
@@ -41,7 +49,6 @@ SET = np.dtype(
         ("half", np.float64),  # half-way through the solution of the Newton system
         ("pivot", np.float64),
         ("reach", np.int64),  # the level of the outermost set whose row its elimination changes
-        ("node", np.uint32),  # where it is in the present network, 0 if it is not
     ],
     align=True,
 )
@@ -51,6 +58,7 @@ WORD = np.dtype(
         ("home", np.uint32),
         ("slack", np.float64),  # change of penalties that can make no other arc a candidate
         ("spread", np.float64),  # how fast the present step uses up the slack
+        ("entry", np.float64),  # the multiplier of a new set at which arcs from outside get mass
         ("threshold", np.float64),
         ("moves", np.uint32),  # whether the present step changes its arcs by different amounts
     ],
@@ -67,6 +75,25 @@ ARC = np.dtype(
     ],
     align=True,
 )
+
+
+class Family(NamedTuple):
+    """A laminar family of sets, and the columns of the point at its multipliers.
+
+    words (n + 1,) of WORD, sets (n + 3,) of SET, arcs (n + 1, t (n + 1)) of ARC: row j holds the arcs into word j.
+    What is called in every step of the dual takes these one by one: to take a tuple apart counts references, which is
+    felt where sentences are short.
+    """
+
+    words: np.ndarray
+    sets: np.ndarray
+    arcs: np.ndarray
+
+
+@inner
+def new_family(size, width):
+    """An empty one for `size` nodes and columns of `width` arcs."""
+    return Family(np.empty(size, WORD), np.empty(size + 2, SET), np.empty((size, width), ARC))
 
 
 @inner
@@ -137,8 +164,9 @@ def inflow(n, member, words, arcs):
 
 
 @inner
-def uncross(n, number, member, words, sets, arcs, union):
+def uncross(n, number, member, union, family):
     """Replace the violated set `member` by one that crosses no set of the family; False if it is not violated."""
+    words, sets, arcs = family
     while True:
         share(n, number, member, words, sets)
         size = sets[1].shared
@@ -150,10 +178,10 @@ def uncross(n, number, member, words, sets, arcs, union):
         if crossed == 0:
             return True
         for k in range(number):
-            sets[k].meet = k == crossed or (k > crossed and sets[sets[k].parent].meet)
+            sets[k].chosen = k == crossed or (k > crossed and sets[sets[k].parent].chosen)
         union[0] = False
         for j in range(1, n + 1):
-            inside = sets[words[j].home].meet > 0
+            inside = sets[words[j].home].chosen > 0
             union[j] = member[j] or inside
             member[j] = member[j] and inside
         received, received_by_union = inflow(n, member, words, arcs), inflow(n, union, words, arcs)
@@ -169,17 +197,24 @@ def unite(n, number, member, words, sets):
     """Add to the tight set `member` the sets of the family that it crosses: their union is tight as well."""
     share(n, number, member, words, sets)
     size = sets[1].shared
-    sets[0].meet = sets[1].meet = 0
+    sets[0].chosen = sets[1].chosen = 0
     for k in range(2, number):
         crosses = 0 < sets[k].shared < min(size, sets[k].size)
-        sets[k].meet = crosses or sets[sets[k].parent].meet > 0
-    for j in range(1, n + 1):
-        member[j] = member[j] or sets[words[j].home].meet > 0
+        sets[k].chosen = crosses or sets[sets[k].parent].chosen > 0
+    add_chosen(n, member, words, sets)
 
 
 @inner
-def insert(n, number, member, words, sets, arcs):
+def add_chosen(n, member, words, sets):
+    """Add to `member` the words of the chosen sets."""
+    for j in range(1, n + 1):
+        member[j] = member[j] or sets[words[j].home].chosen > 0
+
+
+@inner
+def insert(n, number, member, family):
     """Give the family a set that crosses none of it.  Returns its place, 0 if it was there before.  O(n + arcs)."""
+    words, sets, arcs = family
     share(n, number, member, words, sets)
     size = sets[1].shared
     parent = 1
@@ -216,8 +251,9 @@ def insert(n, number, member, words, sets, arcs):
 
 
 @inner
-def remove(n, number, place, words, sets, arcs):
+def remove(n, number, place, family):
     """Take a set without a multiplier out of the family."""
+    words, sets, arcs = family
     parent = sets[place].parent
     for k in range(place, number - 1):
         sets[k] = sets[k + 1]

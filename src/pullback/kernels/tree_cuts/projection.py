@@ -23,22 +23,13 @@ Where arcs have labels, so do the columns: sparsemax runs over pairs of head and
 
 import numpy as np
 
-from pullback.kernels.tools import inner, kernel
-from pullback.kernels.tree_cuts.columns import labels_of, lift, refresh, total
+from pullback.kernels.tools import inner, kernel, sum_of
+from pullback.kernels.tree_cuts.columns import labels_of, lift, refresh
 from pullback.kernels.tree_cuts.dual import LIMIT, largest_penalty, minimize
 from pullback.kernels.tree_cuts.face import freedom, rank, write_sets
 from pullback.kernels.tree_cuts.feasibility import is_feasible
-from pullback.kernels.tree_cuts.laminar import (
-    ARC,
-    SET,
-    WORD,
-    inflow,
-    insert,
-    remove,
-    start,
-    uncross,
-)
-from pullback.kernels.tree_cuts.networks import EDGE, NODE, words_of
+from pullback.kernels.tree_cuts.laminar import inflow, insert, new_family, remove, start, uncross
+from pullback.kernels.tree_cuts.networks import new_room, words_of
 from pullback.kernels.tree_cuts.subtours import next_set, separate, separate_within
 from pullback.kernels.tree_cuts.tight import complete
 
@@ -69,10 +60,7 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
     """
     N, width = scores.shape[1:]
     score, row, hessian = np.empty((N, width)), np.empty(width), np.empty((N + 2, N + 2))
-    words, family, arcs = np.empty(N, WORD), np.empty(N + 2, SET), np.empty((N, width), ARC)
-    nodes, edges = np.empty(2 * N + 1, NODE), np.empty(3 * N * width, EDGE)  # words and sets
-    queue, reached = np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
-    found, seen = np.empty((2, 2 * N), np.bool_), np.empty(PLACES)
+    family, room, seen = new_family(N, width), new_room(N, width), np.empty(PLACES)
     for b in range(lo, hi):
         n = lengths[b]
         left[b] = False
@@ -83,41 +71,40 @@ def project(scores, lengths, single_root, rounds, point, sets, left, lo, hi):
         if n == 0:
             continue
         for steps in (STEPS, LIMIT):  # the second time with many more steps
-            start(n, single_root, words, family)
-            valid, forbidden = _columns(scores[b], n, score, words, family, arcs, row)
-            if not valid or (forbidden and not is_feasible(scores[b], n, single_root, reached[:N], queue)):
+            start(n, single_root, family.words, family.sets)
+            valid, forbidden = _columns(scores[b], n, score, family, row)
+            if not valid or (forbidden and not is_feasible(scores[b], n, single_root, room.reached[:N], room.queue)):
                 return b
-            outcome, number = _solve(
-                n, steps, rounds, score, words, family, arcs, hessian, row, nodes, edges, queue, reached, found
-            )
+            outcome, number = _solve(n, steps, rounds, score, family, hessian, row, room)
             if outcome != UNSOLVED:
                 break
         left[b] = outcome != SOLVED
         if outcome == UNSOLVED and rounds == 0:
             return -2 - b
         if not left[b]:
-            _write_point(n, number, words, family, arcs, point[b])
-            if _has_ties(n, score, words, arcs, seen):
-                number = complete(n, number, words, family, arcs, nodes, edges, queue[:N], queue[N:], reached, found[0])
-            write_sets(n, number, words, family, arcs, hessian, sets[b])
+            _write_point(n, number, family, point[b])
+            if _has_ties(n, score, family.words, family.arcs, seen):
+                number = complete(n, number, family, room)
+            write_sets(n, number, family, hessian, sets[b])
     return -1
 
 
 @inner
-def _columns(scores, n, score, words, sets, arcs, row):
+def _columns(scores, n, score, family, row):
     """Transpose the scores, each relative to the best arc into its word, and start from the sparsemax of each column.
 
     Each word having one head, what all arcs into it have in common changes nothing; without it no digits are lost.
     Returns whether every column has an answer, and whether an arc is forbidden.
     """
-    labels = labels_of(score, words)
+    words, sets, arcs = family
+    labels = labels_of(score)
     _transpose(scores, n, labels, score)
     forbidden = False
     number = np.int64(2)  # not a literal, for which Numba would compile the callee a second time
     for j in range(1, n + 1):
         for l in range(labels):
             score[j, labels * j + l] = score[j, l]
-        sum_of_scores = total(score[j], labels * (n + 1))
+        sum_of_scores = sum_of(score[j], labels * (n + 1))
         forbidden |= sum_of_scores == -np.inf
         for l in range(labels):
             score[j, labels * j + l] = -np.inf
@@ -145,8 +132,8 @@ def _transpose(scores, n, labels, score):
 
 
 @inner
-def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
-    """Minimize and separate in turn; the solution stays in words, sets and arcs.
+def _solve(n, steps, rounds, score, family, hessian, row, room):
+    """Minimize and separate in turn; the solution stays in the family.
 
     The dual need not be solved before more sets are found: `steps` steps will do, if only sets violated by more than
     twice its residual count.  Once there are many sets, or no end after some turns, nested ones are looked for inside
@@ -154,86 +141,70 @@ def _solve(n, steps, rounds, score, words, sets, arcs, hessian, row, nodes, edge
     less than a third of it, and small, while there are many sets, the instance is left after each `rounds` turns.
     Returns the outcome and the number of sets.
     """
+    sets = family.sets
     patience = steps
     number = np.int64(2)
     for turn in range(4 * n + 50):
-        residual = minimize(n, number, patience, score, words, sets, arcs, hessian, row)
+        residual = minimize(n, number, patience, score, family, hessian, row)
         if residual == np.inf:
             return UNSOLVED, number
         for k in range(number - 1, 1, -1):
             if sets[k].multiplier == 0.0:
-                remove(n, number, k, words, sets, arcs)
+                remove(n, number, k, family)
                 number -= 1
         many = number > MANY + PER_WORD * n
         nested = many or turn >= TURNS
         tolerance = (CUT_WITHIN if nested else CUT) + 1e-13 * largest_penalty(number, sets) + 2.0 * residual
-        violated, number = _add_cuts(
-            n,
-            number,
-            1.0 - tolerance,
-            nested,
-            score,
-            words,
-            sets,
-            arcs,
-            hessian,
-            row,
-            nodes,
-            edges,
-            queue,
-            reached,
-            found,
-        )
+        violated, number = _add_cuts(n, number, 1.0 - tolerance, nested, score, family, row, room)
         if violated == 0 and residual == 0.0:
             return SOLVED, number
         patience = steps if violated > 0 else LIMIT
         if rounds > 0 and many and (turn + 1) % rounds == 0:
-            free = freedom(n, words, arcs)
-            if 3 * number > 2 * free and free - rank(n, number, words, sets, arcs, hessian) < FEW:
+            free = freedom(n, family.words, family.arcs)
+            if 3 * number > 2 * free and free - rank(n, number, family, hessian) < FEW:
                 return LEFT, number
     return UNSOLVED, number
 
 
 @inner
-def _add_cuts(n, number, goal, nested, score, words, sets, arcs, hessian, row, nodes, edges, queue, reached, found):
+def _add_cuts(n, number, goal, nested, score, family, row, room):
     """Add sets that receive less than `goal`; returns how many were found, and the new number of sets.
 
     nested: they may be nested, but cross none of the family.  None is missed if all of that receives exactly 1: a set
     that crosses it falls apart into sets which do not, and receive as much less than 1 together.
     """
     if nested:
-        around = hessian  # which is written anew at the next step
-        count, settled = separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue, around)
+        count, settled = separate_within(n, number, goal, family, room)
     else:
-        count, settled = n, separate(n, goal, words, arcs, nodes, edges, queue)
+        count, settled = n, separate(n, goal, family, room)
+    member, union = room.member, room.union
     violated, done = 0, np.int64(0)
     while True:
-        is_violated, settled, done = next_set(
-            count, goal, not nested, nested, nodes, edges, queue, reached, settled, done, found[0]
-        )
+        is_violated, settled, done = next_set(count, goal, not nested, nested, settled, done, room)
         if not is_violated:
             return violated, number
         violated += 1
         if nested:
-            words_of(n, number, found[0], words, sets)
-        number = _add_cut(n, number, score, words, sets, arcs, row, found)
+            words_of(n, number, member, family.words, family.sets)
+        number = _add_cut(n, number, score, family, row, member, union)
 
 
 @inner
-def _add_cut(n, number, score, words, sets, arcs, row, found):
-    """Add the set found[0], made to fit the family; returns the new number of sets."""
-    if uncross(n, number, found[0], words, sets, arcs, found[1]):
-        place = insert(n, number, found[0], words, sets, arcs)
+def _add_cut(n, number, score, family, row, member, union):
+    """Add the set `member`, made to fit the family; returns the new number of sets."""
+    if uncross(n, number, member, union, family):
+        place = insert(n, number, member, family)
         number += place > 0
-        if place > 0 and inflow(n, found[0], words, arcs) < CUT:
-            lift(n, number, place, score, words, sets, arcs, row)
+        if place > 0 and inflow(n, member, family.words, family.arcs) < CUT:
+            lift(n, number, place, score, family, row)
     return number
 
 
 @inner
-def _write_point(n, number, words, sets, arcs, point):
+def _write_point(n, number, family, point):
     """Write the point, with zeros where only round-off is left."""
-    labels = labels_of(point, words)
+    words, sets, arcs = family
+    labels = labels_of(point)
     zero = ZERO + 1e-14 * largest_penalty(number, sets)
     for j in range(1, n + 1):
         for c in range(words[j].count):
@@ -251,7 +222,7 @@ def _has_ties(n, score, words, arcs, seen):
     one may take the place of another, and then a tie goes unnoticed, but not where ties abound.  Among thousands of
     scores in single precision two are equal by chance, so one tie in 64 scores is asked for.
     """
-    labels = labels_of(score, words)
+    labels = labels_of(score)
     seen[:] = np.inf
     met, ties = 0, 0
     for j in range(1, n + 1):

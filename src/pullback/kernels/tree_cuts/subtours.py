@@ -24,23 +24,24 @@ SAME = 1e-9  # degrees that differ by less are tied
 
 
 @inner
-def separate(n, goal, words, arcs, nodes, edges, queue):
+def separate(n, goal, family, room):
     """Begins to look for sets of words that receive less than `goal`; returns how many words are settled.
 
     Word j receives arcs[j, c].mass from arcs[j, c].head for c < words[j].count.
     """
-    build(n, words, arcs, nodes, edges)
-    return settle_fed(n, goal, nodes, queue)
+    nodes = room.nodes
+    build(n, family.words, family.arcs, nodes, room.listed, room.edges)
+    return settle_fed(n, goal, nodes, room.queue)
 
 
 @inner
-def separate_within(n, number, goal, words, sets, arcs, nodes, edges, queue, around):
+def separate_within(n, number, goal, family, room):
     """The same for sets that cross none of the family; returns the number of nodes and how many are settled.
 
     Nodes above n are sets of the family.
     """
-    count = build_within(n, number, words, sets, arcs, nodes, edges, around)
-    return count, settle_fed(count, goal, nodes, queue)
+    count = build_within(n, number, family, room)
+    return count, settle_fed(count, goal, room.nodes, room.queue)
 
 
 @inner
@@ -54,8 +55,8 @@ def settle_fed(n, goal, nodes, queue):
 
 
 @inner
-def next_set(n, goal, disjoint, nearest_first, nodes, edges, queue, reached, settled, done, member):
-    """The next set that receives less than `goal`, in `member`: (whether there is one, words settled, words done).
+def next_set(n, goal, disjoint, nearest_first, settled, done, room):
+    """The next set that receives less than `goal`, in room.member: (whether there is one, words settled, words done).
 
     None is missed if there is any.  The set is that of least inflow around some word, which counts as settled from
     then on: further sets do not contain it, but may be nested in this one.  They may not if sets are to be disjoint,
@@ -65,6 +66,7 @@ def next_set(n, goal, disjoint, nearest_first, nodes, edges, queue, reached, set
     Few words need a flow, by Dinic's method; the others cost O(arcs) together.  nearest_first: begin with words that
     the root feeds, which takes more flows, but where sets are deeply nested finds the outer ones before the inner.
     """
+    nodes, edges, queue, reached, member = room.nodes, room.edges, room.queue, room.reached, room.member
     while True:
         while done < settled:
             settled = spread(queue[done], goal, nodes, edges, queue, settled)
@@ -134,22 +136,22 @@ def _peel(words, nodes, edges, member):
     """
     size = len(words)
     for j in words:
-        nodes[j].spare = 0.0  # now the degree: the mass exchanged with the others
+        nodes[j].degree = 0.0
         nodes[j].gives = 0.0
         for e in range(nodes[j].first, nodes[j + 1].first):
             if member[edges[e].target]:
-                nodes[j].spare += abs(edges[e].mass)
+                nodes[j].degree += abs(edges[e].mass)
                 nodes[j].gives -= min(edges[e].mass, 0.0)
     shrinking = True
     while shrinking:
         shrinking = False
         for j in words:
             node = nodes[j]
-            hangs = node.spare < 1.0 - SAME or (node.spare <= 1.0 + SAME and node.gives <= SAME)
+            hangs = node.degree < 1.0 - SAME or (node.degree <= 1.0 + SAME and node.gives <= SAME)
             if size > 2 and member[j] and hangs:
                 shrinking = True
                 member[j] = False
                 size -= 1
                 for e in range(node.first, nodes[j + 1].first):
-                    nodes[edges[e].target].spare -= abs(edges[e].mass)
+                    nodes[edges[e].target].degree -= abs(edges[e].mass)
                     nodes[edges[e].target].gives -= max(edges[e].mass, 0.0)

@@ -12,15 +12,17 @@ import numpy as np
 from pullback.kernels.tools import inner
 from pullback.kernels.tree_cuts.flows import push, restore
 from pullback.kernels.tree_cuts.laminar import contains, insert, unite
-from pullback.kernels.tree_cuts.networks import set_edge
+from pullback.kernels.tree_cuts.networks import clear, connect, list_arc
 from pullback.kernels.tree_cuts.subtours import next_word, settle, settle_fed, spread
 
 TIGHT = 1e-9  # at the end, when the masses themselves are known up to round-off
 
 
 @inner
-def complete(n, number, words, sets, arcs, nodes, edges, place, queue, reached, member):
+def complete(n, number, family, room):
     """Add the sets that receive exactly 1 without a multiplier, until the family spans them all; returns its size."""
+    words, sets, arcs = family
+    nodes, place = room.nodes, room.place
     sets[1].equality |= _from_root(n, words, arcs) <= 1.0 + TIGHT
     k = 1
     while k < number:  # what is found in a set is smaller, and comes later
@@ -29,15 +31,14 @@ def complete(n, number, words, sets, arcs, nodes, edges, place, queue, reached, 
             away = _leave_out_leaves(n, count, words, arcs, nodes, place)
             if k == 1 and not sets[1].equality:
                 away = 0  # not a tight set, but what it has without leaves may be one
-            _build(n, count, words, arcs, nodes, edges, place)
-            most = sets[k].size - away
-            number = _search(n, k, count, number, most, words, sets, arcs, nodes, edges, place, queue, reached, member)
+            _build(n, count, words, arcs, nodes, room.listed, room.edges, place)
+            number = _search(n, k, count, number, sets[k].size - away, family, room)
         k += 1
     return number
 
 
 @inner
-def _search(n, k, count, number, most, words, sets, arcs, nodes, edges, place, queue, reached, member):
+def _search(n, k, count, number, most, family, room):
     """Add sets of nodes of set k that have less than `most` words; returns the new number of sets.
 
     For one node v after the other, all tight sets around it: the smallest with each other node, which span them.  The
@@ -46,6 +47,9 @@ def _search(n, k, count, number, most, words, sets, arcs, nodes, edges, place, q
     none.  A node that is fed by these alone settles as well: a set around it says no more than the sums of its words.
     Nor does a set around v without a head of v, so that heads are asked first.
     """
+    words, sets, _ = family
+    nodes, edges, queue, reached = room.nodes, room.edges, room.queue, room.reached
+    place, member = room.place, room.member
     searches = 0
     settled, done = settle_fed(count, 1.0 - TIGHT, nodes, queue), 0
     while True:
@@ -72,19 +76,19 @@ def _search(n, k, count, number, most, words, sets, arcs, nodes, edges, place, q
                     if _is_smaller(u, v, searches, most, nodes, edges, reached):
                         for j in range(1, n + 1):
                             member[j] = place[j] > 0 and nodes[place[j]].seen == searches
-                        number = _add(n, number, member, words, sets, arcs)
+                        number = _add(n, number, member, family)
                         _mark_equals(u, searches, nodes, edges, reached)
             restore(count, nodes, edges)
         settled = settle(v, nodes, queue, settled)
         if found:
-            around = _child_around(n, k, v, words, sets, place)
+            around = _child_around(k, v, words, sets, place)
             for j in range(1, n + 1):
                 if around > k and place[j] > 0 and not nodes[place[j]].settled and contains(around, j, words, sets):
                     settled = settle(place[j], nodes, queue, settled)
 
 
 @inner
-def _child_around(n, k, v, words, sets, place):
+def _child_around(k, v, words, sets, place):
     """The child of set k that contains node v, or k itself."""
     j = 1
     while place[j] != v:
@@ -116,15 +120,15 @@ def _has_more(v, nodes, edges):
 def _number_nodes(n, k, number, words, sets, nodes, place):
     """The nodes of set k: `place` tells where each word is, 0 if outside; returns their number."""
     count = 0
-    for other in range(number):
-        sets[other].meet = 0
-        if other > k:
-            if sets[other].parent == k:
-                count += 1
-                sets[other].meet = count
-                nodes[count].size = sets[other].size
-            else:
-                sets[other].meet = sets[sets[other].parent].meet
+    for other in range(k + 1):
+        sets[other].node = 0
+    for other in range(k + 1, number):
+        if sets[other].parent == k:
+            count += 1
+            sets[other].node = count
+            nodes[count].size = sets[other].size
+        else:
+            sets[other].node = sets[sets[other].parent].node
     place[0] = 0
     for j in range(1, n + 1):
         if words[j].home == k:
@@ -132,7 +136,7 @@ def _number_nodes(n, k, number, words, sets, nodes, place):
             place[j] = count
             nodes[count].size = 1
         else:
-            place[j] = sets[words[j].home].meet
+            place[j] = sets[words[j].home].node
     return count
 
 
@@ -156,14 +160,14 @@ def _leave_out_leaves(n, count, words, arcs, nodes, place):
     while found:
         found = False
         for u in range(1, count + 1):
-            nodes[u].level = 0
+            nodes[u].is_head = 0
         for j in range(1, n + 1):
             if place[j] > 0:
                 for c in range(words[j].count):
                     if arcs[j, c].mass > 0.0 and place[arcs[j, c].head] != place[j]:
-                        nodes[place[arcs[j, c].head]].level = 1
+                        nodes[place[arcs[j, c].head]].is_head = 1
         for j in range(1, n + 1):
-            if place[j] > 0 and nodes[place[j]].level == 0:
+            if place[j] > 0 and nodes[place[j]].is_head == 0:
                 place[j] = 0
                 away += 1
                 found = True
@@ -171,47 +175,25 @@ def _leave_out_leaves(n, count, words, arcs, nodes, place):
 
 
 @inner
-def _build(n, count, words, arcs, nodes, edges, place):
-    """The network of the arcs between nodes, the heads of each first."""
-    for u in range(count + 2):
-        node = nodes[u]
-        node.first = 0
-        node.level = 0  # for now, how many heads it has
-        node.fed = 0.0
-        node.sends = 0.0
-        node.settled = 1  # unless a word of it is inside
-        node.low = node.high = 0
-        node.seen = 0
+def _build(n, count, words, arcs, nodes, listed, edges, place):
+    """The network of the arcs between nodes.  Those of which all words are outside are settled."""
+    clear(count, 0.0, nodes)
+    for v in range(1, count + 1):
+        nodes[v].settled = 1
+        nodes[v].seen = 0
+    filled = np.int64(0)
     for j in range(1, n + 1):
         v = place[j]
         if v > 0:
             nodes[v].settled = 0
             for c in range(words[j].count):
                 u = place[arcs[j, c].head]
-                if arcs[j, c].mass <= 0.0 or u == v:
-                    continue
-                if u == 0:
-                    nodes[v].fed += arcs[j, c].mass
-                else:
-                    nodes[u].first += 1
-                    nodes[v].first += 1
-                    nodes[v].level += 1
-    for u in range(1, count + 2):
-        nodes[u].current = nodes[u - 1].first
-        nodes[u].first += nodes[u - 1].first
-    for j in range(1, n + 1):
-        v = place[j]
-        if v > 0:
-            for c in range(words[j].count):
-                u = place[arcs[j, c].head]
-                if arcs[j, c].mass > 0.0 and u > 0 and u != v:
-                    head, modifier = nodes[u], nodes[v]
-                    head.first -= 1
-                    set_edge(edges[modifier.current], u, head.first, arcs[j, c].mass)
-                    set_edge(edges[head.first], v, modifier.current, -arcs[j, c].mass)
-                    modifier.current += 1
-    for u in range(1, count + 1):
-        nodes[u].first -= nodes[u].level
+                if arcs[j, c].mass > 0.0 and u != v:
+                    if u == 0:
+                        nodes[v].fed += arcs[j, c].mass
+                    else:
+                        filled = list_arc(u, v, arcs[j, c].mass, nodes, listed, filled)
+    connect(count, filled, nodes, listed, edges)
 
 
 @inner
@@ -269,11 +251,11 @@ def _mark_equals(u, search, nodes, edges, reached):
 
 
 @inner
-def _add(n, number, member, words, sets, arcs):
+def _add(n, number, member, family):
     """The family with a tight set, made to fit; returns the new number of sets."""
-    unite(n, number, member, words, sets)
-    place = insert(n, number, member, words, sets, arcs)
+    unite(n, number, member, family.words, family.sets)
+    place = insert(n, number, member, family)
     if place > 0:
-        sets[place].equality = 1
+        family.sets[place].equality = 1
         number += 1
     return number
