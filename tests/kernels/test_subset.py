@@ -341,3 +341,22 @@ def test_single_precision_differs_by_rounding_only():
     for name in single:
         assert single[name].dtype == np.float32
         assert_allclose(single[name], double[name], rtol=2e-7, atol=1e-30)
+
+
+LEAST = np.finfo(float).min
+
+
+@pytest.mark.parametrize(
+    ("scores", "k", "expected"),
+    [
+        ([1.0, 0.5, 0.2, LEAST, 0.1], 2, [1, 17 / 30, 8 / 30, 0, 5 / 30]),
+        ([1.0, 0.5, LEAST, LEAST, 0.1], 4, [1, 1, 0.5, 0.5, 1]),
+        ([LEAST, LEAST, LEAST], 1, [1 / 3, 1 / 3, 1 / 3]),
+        ([-LEAST, 0.5, LEAST, LEAST, 0.1], 3, [1, 1, 0, 0, 1]),
+        ([-LEAST, -LEAST, -LEAST, LEAST], 2, [2 / 3, 2 / 3, 2 / 3, 0]),
+    ],
+)
+def test_a_mask_of_the_least_finite_number_is_as_good_as_any(scores, k, expected):
+    point = np.full((1, len(scores)), np.nan)
+    assert project(np.array([scores]), np.array([k]), np.array([k]), point, 0, 1) == -1
+    assert_allclose(point[0], expected, atol=1e-12)

@@ -198,3 +198,16 @@ def test_the_gradient_of_the_log_partition_of_large_scores_in_single_precision_i
     scores = torch.tensor([[2e4, 2e4, 1e4], [3e4 + 1 / 512, 3e4, -torch.inf]], requires_grad=True)
     (gradient,) = torch.autograd.grad(pb.Categorical().log_partition(scores).sum(), scores)
     assert_close(gradient, pb.Categorical().marginals(scores).detach(), atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_differences_of_scores_that_overflow_leave_an_entropy_of_zero(dtype):
+    scores = torch.tensor([0.0, torch.finfo(dtype).max / 2, torch.finfo(dtype).min], dtype=dtype, requires_grad=True)
+    entropy = CHOICE.entropy(scores)
+    assert entropy == 0
+    assert torch.autograd.grad(entropy, scores)[0].eq(0).all()
+
+
+def test_small_entropies_keep_their_digits_in_single_precision():
+    scores = torch.tensor([0.0, 20.0])
+    assert_close(CHOICE.entropy(scores), CHOICE.entropy(scores.double()).float(), rtol=1e-6, atol=0)

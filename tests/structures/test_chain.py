@@ -83,3 +83,8 @@ def test_long_chains_on_which_newton_stops_are_solved_all_the_same():
     point = chain.sparsemap(scores)
     rest = scores - point
     assert (chain.inner(rest, chain.argmax(rest)) - chain.inner(rest, point)).abs() <= 1e-8
+
+
+def test_the_scores_of_the_k_best_fall_in_single_precision_as_well():
+    scores = 100 * torch.randn(60, 5, 5, generator=torch.Generator().manual_seed(0))
+    assert (pb.Chain().topk(scores, 500).scores.diff() <= 0).all()

@@ -412,3 +412,16 @@ def test_vertices_of_another_batch_have_no_probability(structure):
     with pytest.raises(ValueError, match=r"z has shape \(5, .* and scores \(2, .*; expected z for each example"):
         structure.log_prob(torch.zeros(2, *event), torch.zeros(5, *event))
     assert structure.log_prob(torch.zeros(1, *event), torch.zeros(5, *event)).shape == (5,)
+
+
+@pytest.mark.parametrize("projective", [False, True])
+def test_marginals_of_scores_without_digits_are_refused(projective):
+    scores = torch.zeros(2, 4, 4)
+    scores[1, 0] = torch.finfo(torch.float32).min  # meant as a mask, of arcs that every tree needs
+    with pytest.raises(pb.ConvergenceError, match=r"^DependencyTree: the scores of example \[1\] are so large"):
+        pb.DependencyTree(projective=projective).marginals(scores)
+
+
+def test_matchings_whose_mass_is_less_than_the_rounding_of_scores_are_refused():
+    with pytest.raises(pb.ConvergenceError, match=r"^Matching: SparseMAP of example \[0\]"):
+        pb.Matching().sparsemap(torch.full((1, 2, 2), -1e17))

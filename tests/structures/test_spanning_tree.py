@@ -343,3 +343,13 @@ def test_sparsemap_that_rounding_leads_out_of_the_polytope_is_an_error():
     assert_close(pb.SpanningTree().sparsemap(1e8 * signs)[0, 2:], signs.new_ones(2))
     with pytest.raises(pb.ConvergenceError, match="did not converge"):
         pb.SpanningTree().sparsemap(1e20 * signs)
+
+
+@pytest.mark.parametrize("tolerance", [0.01, 0.3, 1.0])
+def test_the_gap_of_a_solution_counts_every_edge_once(tolerance):
+    scores, trees = symmetric(random_scores(8, 10, 10)), pb.SpanningTree(tolerance=tolerance)
+    solution = trees.solve(scores)
+    rest = scores - solution.mixture.mean()
+    rest.diagonal(dim1=-2, dim2=-1).zero_()
+    assert_close(solution.gap, TREES.inner(rest, TREES.argmax(rest) - solution.mixture.mean()))
+    assert solution.converged.all() and (solution.gap <= tolerance).all() and (solution.gap > tolerance / 100).any()

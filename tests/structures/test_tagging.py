@@ -377,3 +377,16 @@ def test_log_prob_of_half_precision_is_the_same_under_autocast():
     with torch.autocast("cpu", torch.bfloat16):
         inside = tagging.log_prob(scores, tags)
     assert_close(inside.float(), tagging.log_prob(scores, tags).float(), atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_tables_beside_scores_of_half_precision_keep_their_digits(dtype):
+    far = torch.tensor([[0.0, 7e4], [0.0, -7e4]])  # beyond the range of float16
+    near = torch.tensor([[0.0, 1.003], [1.0, 0.0]])  # alike in bfloat16
+    scores = torch.zeros(3, 2, dtype=dtype)
+    for transitions in (far, near):
+        taggings = pb.Tagging(transitions)
+        for operation in ("argmax", "marginals", "pair_marginals", "sparsemap"):
+            found = getattr(taggings, operation)(scores)
+            assert found.dtype == dtype
+            assert_close(found, getattr(taggings, operation)(scores.float()).to(dtype))

@@ -8,7 +8,7 @@ class ConvergenceWarning(UserWarning):
 
 
 class ConvergenceError(RuntimeError):
-    """A projection did not converge, and has no answer worth giving; or it would warn, and `Oracle` is strict."""
+    """A search did not converge, or scores are too large for sums; or it would warn, and `Oracle` is strict."""
 
 
 def warn_of_gap(message: str) -> None:

@@ -28,6 +28,13 @@ Refusal = Callable[..., str]
 """What is wrong with an instance that a kernel could not solve: refusal(its name, *its arrays)."""
 
 _ROUNDING = 1e-6  # of a point, in single precision
+_LOST = 1e-3  # part of a probability by which it may exceed 1 before it counts as wrong
+
+_UNSOLVED = "SparseMAP of {example} did not converge; please report its scores."
+_TOO_LARGE = (
+    "the scores of {example} are so large that their sums have no digits left; expected smaller numbers, and -inf for "
+    "parts that are forbidden."
+)
 
 EXAMPLES: dict[str, Callable[[], tuple[Any, ...]]] = {}
 """Inputs to try every operator with, by its name."""
@@ -39,6 +46,7 @@ def kernel_operator(
     *,
     work: Work = lambda *arrays: 0.0,
     refusal: Refusal = lambda example, *arrays: f"the kernel refused {example}.",
+    unsolved: str = _UNSOLVED,
     structure: str = "",
     out_of_range: str = "",
     example: dict[str, Any] | None = None,
@@ -48,13 +56,13 @@ def kernel_operator(
 ) -> Callable[..., Any]:
     """The operator of a signature, computed by `kernel`.
 
-    `refusal` says what is wrong with an instance that the kernel could not solve; where a bounded input is out of
-    range, `structure` says whose input it is, and `out_of_range` what to do.  `example` fills the inputs of the
-    operator's example that 1 does not suit; the first `moves` of them are scores.  `save` and `backward` are those of
-    `torch.library.register_autograd`.
+    `refusal` says what is wrong with an instance that the kernel refused, and `unsolved` what it could not do with one;
+    where a bounded input is out of range, `structure` says whose input it is, and `out_of_range` what to do.  `example`
+    fills the inputs of the operator's example that 1 does not suit; the first `moves` of them are scores.  `save` and
+    `backward` are those of `torch.library.register_autograd`.
     """
     signature = parse(signature) if isinstance(signature, str) else signature
-    compute = _computation(signature, kernel, work, refusal, structure or signature.name, out_of_range)
+    compute = _computation(signature, kernel, work, refusal, unsolved, structure or signature.name, out_of_range)
     single = len(signature.outputs) == 1
 
     def one_example() -> tuple[Any, ...]:
@@ -72,7 +80,13 @@ def kernel_operator(
 
 
 def _computation(
-    signature: Signature, kernel: Kernel, work: Work, refusal: Refusal, structure: str, out_of_range: str
+    signature: Signature,
+    kernel: Kernel,
+    work: Work,
+    refusal: Refusal,
+    unsolved: str,
+    structure: str,
+    out_of_range: str,
 ) -> Callable[..., Any]:
     """What runs at every call; what follows from the signature is worked out at the first one."""
     inputs = signature.inputs
@@ -98,7 +112,7 @@ def _computation(
                 refuse_out_of_range(structure, inputs[i].name, arrays[i], bound(*arguments), batch_shape, out_of_range)
         report = over_batch(kernel, arrays, batch=batch, work=batch * work(*arrays)) if batch else -1
         if report != -1:
-            _fail(report, refusal, structure, arrays, batch_shape)
+            _fail(report, refusal, unsolved, structure, arrays, batch_shape)
         return outputs[0] if single else outputs
 
     return compute
@@ -130,11 +144,13 @@ def refuse_out_of_range(
             raise ValueError(f"{found}; expected between 0 and {limit}.  {advice}".rstrip())
 
 
-def _fail(report: int, refusal: Refusal, structure: str, arrays: list[Any], batch_shape: Sequence[int]) -> None:
+def _fail(
+    report: int, refusal: Refusal, unsolved: str, structure: str, arrays: list[Any], batch_shape: Sequence[int]
+) -> None:
     index = report if report >= 0 else -2 - report
     example = name_example(index, batch_shape)
     if report < -1:
-        raise ConvergenceError(f"{structure}: SparseMAP of {example} did not converge; please report its scores.")
+        raise ConvergenceError(f"{structure}: {unsolved.format(example=example)}")
     raise ValueError(refusal(example, *(a[index] if isinstance(a, np.ndarray) else a for a in arrays)))
 
 
@@ -192,6 +208,7 @@ def partition_operator(
         return *gradients, *(None,) * (len(forward.inputs) - moves)
 
     sums = kernel if most is None else _with_limit(kernel, len(forward.inputs) + 1, most)
+    options = {"unsolved": _TOO_LARGE, **options}
     operator = kernel_operator(forward, sums, work=work, save=save, backward=differentiate, moves=moves, **options)
     EXAMPLES[second.name] = _example_of_derivative(forward, second, operator, "direction_of_", again=False)
     hessian_product = kernel_operator(
@@ -201,13 +218,20 @@ def partition_operator(
 
 
 def _with_limit(kernel: Kernel, place: int, most: float) -> Kernel:
-    """The kernel, where no number of the output at `place` is above `most`, as sums of probabilities may be."""
+    """The kernel, where no number of the output at `place` is above `most`, as rounded sums of probabilities may be.
+
+    Numbers above it by more are those of scores so large that sums of them have no digits left.
+    """
 
     def run(*arguments: Any) -> int:
         report = kernel(*arguments)
         *_, lo, hi = arguments
         limited = arguments[place][lo:hi]
-        np.minimum(limited, most, out=limited)
+        largest = limited.max(initial=0.0)
+        if report == -1 and largest > (1 + _LOST) * most:
+            return -2 - int(lo + limited.reshape(len(limited), -1).max(1).argmax())
+        if largest > most:
+            np.minimum(limited, most, out=limited)
         return report
 
     return run

@@ -9,6 +9,7 @@ from pullback.kernels.matching.wide import fits, load
 from pullback.kernels.tools import inner, kernel
 
 ZERO = 1e-12  # of a mixture, relative to the prices: below is rounding
+LARGEST_ZERO = 1e-3  # beside larger prices mass cannot be told from rounding
 LEAST_PRICE = 1e-30  # of a sum that is 1 although its price could be 0
 
 
@@ -40,9 +41,11 @@ def project(scores, lengths, optional, point, row_price, col_price, lo, hi):
         _price_tight(w.row_sum, least, rows, w.row_price)
         _price_tight(w.col_sum, least, cols, w.col_price)
         if transposed:
-            _write(rest, w.row_price, w.col_price, point[b].T, col_price[b], row_price[b])
+            is_told = _write(rest, w.row_price, w.col_price, point[b].T, col_price[b], row_price[b])
         else:
-            _write(rest, w.row_price, w.col_price, point[b], row_price[b], col_price[b])
+            is_told = _write(rest, w.row_price, w.col_price, point[b], row_price[b], col_price[b])
+        if not is_told:
+            return -2 - b
     return -1
 
 
@@ -60,6 +63,7 @@ def _price_tight(sums, least, count, price):
 
 @inner
 def _write(rest, row_price, col_price, point, rows_out, cols_out):
+    """Writes the point and its prices; returns whether its mass could be told from rounding."""
     rows, cols = rest.shape
     size = 1.0
     rows_out[:] = 0.0
@@ -75,6 +79,7 @@ def _write(rest, row_price, col_price, point, rows_out, cols_out):
         for j in range(cols):
             if rest[i, j] > ZERO * size:
                 point[i, j] = rest[i, j]
+    return ZERO * size <= LARGEST_ZERO
 
 
 @kernel

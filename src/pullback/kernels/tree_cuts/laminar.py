@@ -58,7 +58,7 @@ WORD = np.dtype(
         ("home", np.uint32),
         ("slack", np.float64),  # change of penalties that can make no other arc a candidate
         ("spread", np.float64),  # how fast the present step uses up the slack
-        ("entry", np.float64),  # the multiplier of a new set at which arcs from outside get mass
+        ("entry", np.float64),  # the multiplier of a new set beyond which the list needs arcs from outside
         ("threshold", np.float64),
         ("moves", np.uint32),  # whether the present step changes its arcs by different amounts
     ],
