@@ -61,7 +61,7 @@ def gap_of(structure, scores, point):
     """By the structure's own argmax."""
     rest = scores - point
     best = structure.argmax(rest)
-    gap = (rest * (best - point)).flatten(-structure.event_dims).sum(-1)
+    gap = structure.count_once(rest * (best - point)).flatten(-structure.event_dims).sum(-1)
     return gap + structure.own_score(best) - structure.own_score(point)
 
 

@@ -199,7 +199,7 @@ class Lattice(Structure):
 class Simplex(LogLinear):
     """A structure whose vertices are unit vectors, so that α-entmax is defined on it."""
 
-    offer = "unit vectors, one for each category"
+    offer = "unit vectors (Categorical)"
 
     @abstractmethod
     def entmax(self, scores: Tensor, alpha: float | Tensor) -> Tensor:
@@ -209,7 +209,7 @@ class Simplex(LogLinear):
 class Transport(Structure):
     """A structure whose polytope is given by the sums of rows and columns, so that Sinkhorn's plan is defined on it."""
 
-    offer = "rows and columns that are matched"
+    offer = "rows and columns that are matched (Matching)"
 
     @abstractmethod
     def transport(

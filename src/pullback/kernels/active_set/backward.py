@@ -88,11 +88,6 @@ def _write(parts, slots, active, count, product):
         flat[part] = -parts.direction[part]
 
 
-@inner
-def _no_own(coefficient, n, vertex, own_product):
-    """The `spread` of a vertex whose worth is that of its parts alone."""
-
-
 def backward_over(workspace, load, best, worth, spread):
     """The kernel `mixture_backward`, from what `mixture_over` is given."""
     name, home = best.__name__, best.__module__
@@ -152,7 +147,10 @@ def backward_over(workspace, load, best, worth, spread):
 
     coefficients = compiled(coefficients, f"coefficients_{name}", home)
 
-    with_own = _no_own if spread is None else spread
+    def nowhere(coefficient, n, vertex, own_product):
+        """The `spread` of a vertex whose worth is that of its parts alone."""
+
+    with_own = compiled(nowhere, f"nowhere_{name}", home) if spread is None else spread
 
     def mixture_backward_with_own(scores, lengths, options, vertices, size, gradient, product, own_product, lo, hi):
         """`mixture_backward`, and the same for what the worth of a vertex is made of: own_product (batch, …)."""
