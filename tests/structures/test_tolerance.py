@@ -66,7 +66,7 @@ def gap_of(structure, scores, point):
 
 
 def distance(a, b, structure):
-    return (a - b).square().flatten(-structure.event_dims).sum(-1)
+    return structure.count_once((a - b).square()).flatten(-structure.event_dims).sum(-1)
 
 
 @every_case
