@@ -6,7 +6,7 @@ for the goal, for the two items that it asks for, and so on.  Some items are par
 item, and is in a vertex at most once.
 
     first   (items + 1,)   the hyperedges of item t are first[t], …, first[t + 1] − 1
-    left, right  (edges,)  the items that a hyperedge joins; 0 where there is nothing
+    left, right  (edges,)  the items that a hyperedge joins; 0 where there is nothing, never on the left alone
     part    (items,)       the part that the item is, or −1
     group   (items,)       of parts of which every vertex has exactly one, the same number ≥ 0; −1 for other parts;
                            NO_PART for items that are no part

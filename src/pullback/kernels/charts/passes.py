@@ -2,6 +2,9 @@
 
 `share[e]` is the probability that an item is made by the hyperedge e; these make a distribution over vertices, under
 which item t is in a vertex with probability flow[t], and hyperedge e with flow[t] · share[e].
+
+A pass downwards adds to items, and additions to one item wait for each other.  The empty item is what most hyperedges
+have on the right, and nobody asks for its sum, so there they add nothing.
 """
 
 import numpy as np
@@ -62,7 +65,8 @@ def outside(chart, share, flow):
         for e in range(chart.first[t], chart.first[t + 1]):
             x = flow[t] * share[e]
             flow[left[e]] += x
-            flow[right[e]] += x
+            if right[e] > 0:
+                flow[right[e]] += x
 
 
 @inner
@@ -94,16 +98,42 @@ def covary(chart, share, flow, direction, value, below, product):
         lo, hi = chart.first[t], chart.first[t + 1]
         if hi == lo + ONE:
             product[left[lo]] += product[t]
-            product[right[lo]] += product[t]
+            if right[lo] > 0:
+                product[right[lo]] += product[t]
         else:
             through = flow[t]
             rest = product[t] - through * (value[t] - direction[t])
             for e in range(lo, hi):
                 x = share[e] * (rest + through * below[e])
                 product[left[e]] += x
-                product[right[e]] += x
+                if right[e] > 0:
+                    product[right[e]] += x
         if chart.group[t] == NO_PART:
             product[t] = 0.0
+    product[0] = 0.0
+
+
+@inner
+def gains(chart, share, ease, direction, value, gain):
+    """gain[e] = what a hyperedge has of `direction` above the mean of its item; returns Σ ease · gain²."""
+    left, right = chart.left, chart.right
+    value[0] = total = 0.0
+    for t in range(1, len(chart.part)):
+        lo, hi = chart.first[t], chart.first[t + 1]
+        if hi == lo + ONE:
+            gain[lo] = 0.0
+            value[t] = value[left[lo]] + value[right[lo]] + direction[t]
+        else:
+            mean = square = 0.0
+            for e in range(lo, hi):
+                gain[e] = value[left[e]] + value[right[e]]
+                mean += share[e] * gain[e]
+            for e in range(lo, hi):
+                gain[e] -= mean
+                square += ease[e] * gain[e] * gain[e]
+            value[t] = mean + direction[t]
+            total += square
+    return total
 
 
 @inner
@@ -121,7 +151,8 @@ def push(chart, share, wish, change, product):
         if hi == lo + ONE:
             change[lo] = lacking
             product[left[lo]] += lacking
-            product[right[lo]] += lacking
+            if right[lo] > 0:
+                product[right[lo]] += lacking
         else:
             for e in range(lo, hi):
                 lacking -= wish[e]
@@ -129,9 +160,11 @@ def push(chart, share, wish, change, product):
                 x = wish[e] + lacking * share[e]
                 change[e] = x
                 product[left[e]] += x
-                product[right[e]] += x
+                if right[e] > 0:
+                    product[right[e]] += x
         if chart.group[t] == NO_PART:
             product[t] = 0.0
+    product[0] = 0.0
 
 
 @inner
@@ -153,5 +186,6 @@ def slacks(chart, score, best, rest, slack):
         for e in range(chart.first[t], chart.first[t + 1]):
             slack[e] = most - slack[e]
             rest[left[e]] = min(rest[left[e]], slack[e])
-            rest[right[e]] = min(rest[right[e]], slack[e])
+            if right[e] > 0:
+                rest[right[e]] = min(rest[right[e]], slack[e])
     return best[goal]

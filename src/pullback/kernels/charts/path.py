@@ -27,8 +27,11 @@ FINE = 1e-6  # the error of the last stage
 # A point on the path: for items their scores, ν, the ν of the stage before, the flow; the shares of hyperedges.
 Point = namedtuple("Point", ["score", "dual", "former", "flow", "share"])
 
-# Numbers for items (the first six), hyperedges, and groups.
-Room = namedtuple("Room", ["step", "trial", "residual", "conjugate", "product", "value", "scaled", "below", "groups"])
+# Numbers for items (the first nine), hyperedges, and groups.
+Room = namedtuple(
+    "Room",
+    ["step", "trial", "residual", "conjugate", "product", "value", "scaled", "inverse", "tilt", "below", "sums"],
+)
 
 
 @inner
@@ -45,43 +48,59 @@ def room_for(chart):
     items, groups = len(chart.part), 1
     for t in range(items):
         groups = max(groups, chart.group[t] + 1)
-    vectors = np.empty((7, items))
+    vectors = np.empty((9, items))
     return Room(
-        vectors[0], vectors[1], vectors[2], vectors[3], vectors[4], vectors[5], vectors[6],
-        np.empty(len(chart.left)), np.empty((groups, 2)),
+        vectors[0], vectors[1], vectors[2], vectors[3], vectors[4], vectors[5], vectors[6], vectors[7], vectors[8],
+        np.empty(len(chart.left)), np.empty(groups),
     )  # fmt: skip
 
 
 @inner
-def _scale(chart, flow, temperature, groups, residual, scaled):
+def _precondition(chart, flow, temperature, room):
     """The preconditioner: the inverse of τ + what the covariance would be if the groups were independent of each other.
 
-    Returns ⟨residual, scaled⟩, its square in that metric.
+    It is inverse[t] for each item, plus tilt[t] · tilt[u] for each two of a group.
     """
-    groups[:] = 0.0
-    items = len(chart.part)
-    for t in range(items):
-        g = chart.group[t]
+    inverse, tilt, sums = room.inverse, room.tilt, room.sums
+    sums[:] = 0.0
+    for t in range(len(chart.part)):
+        g, tilt[t] = chart.group[t], 0.0
         if g >= 0:
-            x = flow[t] / (temperature + flow[t])
-            groups[g, 0] += x * residual[t]
-            groups[g, 1] += temperature * x
-    for t in range(items):
-        g = chart.group[t]
-        if g >= 0:
-            scaled[t] = (residual[t] + flow[t] * groups[g, 0] / groups[g, 1]) / (temperature + flow[t])
+            inverse[t] = 1.0 / (temperature + flow[t])
+            tilt[t] = flow[t] * inverse[t]
+            sums[g] += temperature * tilt[t]
         elif g == NO_PART:
-            scaled[t] = 0.0
+            inverse[t] = 0.0
         else:
-            scaled[t] = residual[t] / (temperature + max(flow[t] * (1.0 - flow[t]), 0.0))
-    return dot(residual, scaled, items)
+            inverse[t] = 1.0 / (temperature + max(flow[t] * (1.0 - flow[t]), 0.0))
+    for t in range(len(chart.part)):
+        if chart.group[t] >= 0:
+            tilt[t] /= np.sqrt(sums[chart.group[t]])
 
 
 @inner
-def _solve(chart, point, temperature, tolerance, room):
-    """step = (τ + covariance)⁻¹ residual, by conjugate gradients; `residual` becomes what is left.  Iterations."""
+def _scale(chart, room):
+    """scaled = the preconditioner times the residual; returns the square of the residual in that metric."""
+    residual, sums = room.residual, room.sums
+    sums[:] = 0.0
     items = len(chart.part)
-    square = _scale(chart, point.flow, temperature, room.groups, room.residual, room.scaled)
+    for t in range(items):
+        if chart.group[t] >= 0:
+            sums[chart.group[t]] += room.tilt[t] * residual[t]
+    for t in range(items):
+        room.scaled[t] = room.inverse[t] * residual[t]
+        if chart.group[t] >= 0:
+            room.scaled[t] += room.tilt[t] * sums[chart.group[t]]
+    return dot(residual, room.scaled, items)
+
+
+@inner
+def _solve(chart, point, temperature, square, tolerance, room):
+    """step = (τ + covariance)⁻¹ residual, by conjugate gradients; `residual` becomes what is left.  Iterations.
+
+    The preconditioner is given, and the residual scaled by it, whose square is `square`.
+    """
+    items = len(chart.part)
     goal = tolerance * tolerance * square
     room.step[:items] = 0.0
     room.conjugate[:items] = 0.0
@@ -97,7 +116,7 @@ def _solve(chart, point, temperature, tolerance, room):
         length = square / curvature
         add_multiple(room.step, length, room.conjugate, items)
         add_multiple(room.residual, -length, room.product, items)
-        last, square = square, _scale(chart, point.flow, temperature, room.groups, room.residual, room.scaled)
+        last, square = square, _scale(chart, room)
         if square <= goal:
             return iteration + 1
     return _ITERATIONS
@@ -158,12 +177,13 @@ def advance(chart, point, temperature, last, before, care, error, room):
         outside(chart, point.share, point.flow)
     for step in range(_STEPS):
         _residual(chart, point, temperature, room)
-        square = _scale(chart, point.flow, temperature, room.groups, room.residual, room.scaled)
+        _precondition(chart, point.flow, temperature, room)
+        square = _scale(chart, room)
         if step > 0 and square < error:
             return True
         for t in range(items):
             room.trial[t] = room.residual[t]
-        _solve(chart, point, temperature, care.system, room)
+        _solve(chart, point, temperature, square, care.system, room)
         promise = dot(room.trial, room.step, items)
         curvature = promise - dot(room.residual, room.step, items)
         objective = _search(chart, point, temperature, objective, promise, curvature, room)

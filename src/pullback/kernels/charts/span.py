@@ -10,8 +10,8 @@ from collections import namedtuple
 import numpy as np
 
 from pullback.kernels.charts.chart import sub_chart
-from pullback.kernels.charts.passes import ONE, expect, push, slacks
-from pullback.kernels.tools import add_multiple, dot, inner, summing
+from pullback.kernels.charts.passes import gains, push, slacks
+from pullback.kernels.tools import add_multiple, dot, fmax, inner, summing
 
 TIED = 1e-8  # a hyperedge belongs to the face if the best vertex through it is this close to the best
 _ITERATIONS = 5000
@@ -19,7 +19,7 @@ _LOST = 1e8  # times the least square of the gains so far: rounding has the uppe
 _MANY, _FEW = 6, 4  # hyperedges for each item: in a chart that is worth thinning, and in a thinned one
 
 # Numbers for each hyperedge, and for each item.
-Room = namedtuple("Room", ["below", "step", "wish", "change", "value", "product"])
+Room = namedtuple("Room", ["gain", "step", "wish", "change", "value", "product"])
 
 
 @inner
@@ -35,11 +35,11 @@ def _advance(step, gain, ease, factor, count):
         step[e] = gain[e] * ease[e] + factor * step[e]
 
 
-@inner
+@summing
 def largest_of(x, count):
     largest = 0.0
     for i in range(count):
-        largest = max(largest, abs(x[i]))
+        largest = fmax(abs(x[i]), largest)
     return largest
 
 
@@ -47,23 +47,6 @@ def largest_of(x, count):
 def rounding(chart, largest):
     """What rounding leaves of the gains of a direction whose numbers are at most `largest`."""
     return 2e-14 * largest * np.sqrt(len(chart.left))
-
-
-@inner
-def _gains(chart, share, ease, direction, room):
-    """below[e] = what a hyperedge has of `direction` above the mean of its item; returns Σ ease · below²."""
-    expect(chart, share, direction, room.value, room.below)
-    total = 0.0
-    for t in range(1, len(chart.part)):
-        lo, hi = chart.first[t], chart.first[t + 1]
-        if hi == lo + ONE:
-            room.below[lo] = 0.0
-        else:
-            mean = room.value[t] - direction[t]
-            for e in range(lo, hi):
-                room.below[e] -= mean
-                total += ease[e] * room.below[e] * room.below[e]
-    return total
 
 
 @inner
@@ -76,18 +59,18 @@ def fit(chart, share, ease, residual, enough, flat, limit, room):
     edges, items = len(chart.left), len(chart.part)
     room.wish[:edges] = 0.0
     room.step[:edges] = 0.0
-    gain = _gains(chart, share, ease, residual, room)
+    gain = gains(chart, share, ease, residual, room.value, room.gain)
     last, least = np.inf, gain
     for iteration in range(limit):
         if not gain > flat * flat or gain > _LOST * least or largest_of(residual, items) <= enough:
             return iteration
         least = min(least, gain)
-        _advance(room.step, room.below, ease, gain / last, edges)
+        _advance(room.step, room.gain, ease, gain / last, edges)
         push(chart, share, room.step, room.change, room.product)
         length = gain / dot(room.product, room.product, items)
         add_multiple(residual, -length, room.product, items)
         add_multiple(room.wish, length, room.step, edges)
-        last, gain = gain, _gains(chart, share, ease, residual, room)
+        last, gain = gain, gains(chart, share, ease, residual, room.value, room.gain)
     return limit
 
 

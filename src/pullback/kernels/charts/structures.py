@@ -21,7 +21,7 @@ def chart_of(structure, n, size, labels):
 
 @inner
 def _join(chart, e, left, right):
-    chart.left[e], chart.right[e] = left, right
+    chart.left[e], chart.right[e] = (left, right) if left > 0 else (right, left)
     return e + 1
 
 
