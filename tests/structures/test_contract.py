@@ -191,6 +191,7 @@ def test_samples_follow_the_generator(case):
     torch.manual_seed(5)
     assert torch.equal(first, case.structure.sample(scores, (2, 3)))
     assert first.shape == (2, 3, *scores.shape)
+    assert case.structure.sample(scores, (2, 0)).shape == (2, 0, *scores.shape)
 
 
 @every_log_linear

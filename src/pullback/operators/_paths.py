@@ -4,6 +4,7 @@
 alignments follow from the sizes of their scores, and an example's length says at which node its paths end.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -79,7 +80,7 @@ class PathKernels:
 
 def flat(array: Array, dims: int = 1) -> Array:
     """The array with all dimensions behind the first `dims` in one."""
-    return array.reshape(*array.shape[:dims], -1)
+    return array.reshape(*array.shape[:dims], math.prod(array.shape[dims:]))  # not −1, as there may be no samples
 
 
 def holds_bad_scores(scores: Array) -> bool:

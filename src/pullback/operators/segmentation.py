@@ -140,7 +140,7 @@ class JoinedKernels:
         given = cls.read(scores, transitions, lengths)
         found = np.empty((len(scores), count, given[0].shape[1]), scores.dtype)
         report = kernels.paths.sample(*given, seeds, count, found, lo, hi)
-        drawn[lo:hi] = found[lo:hi, :, : scores[0].size].reshape(-1, count, *scores.shape[1:])
+        drawn[lo:hi] = found[lo:hi, :, : scores[0].size].reshape(hi - lo, count, *scores.shape[1:])
         return report
 
     @staticmethod
