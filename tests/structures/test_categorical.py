@@ -211,3 +211,13 @@ def test_differences_of_scores_that_overflow_leave_an_entropy_of_zero(dtype):
 def test_small_entropies_keep_their_digits_in_single_precision():
     scores = torch.tensor([0.0, 20.0])
     assert_close(CHOICE.entropy(scores), CHOICE.entropy(scores.double()).float(), rtol=1e-6, atol=0)
+
+
+def test_what_is_certain_has_entropy_zero_and_not_minus_zero():
+    certain = torch.tensor([1.0, 0.0])
+    for entropy in (
+        CHOICE.entropy(certain.log()),
+        CHOICE.maximum_entropy(certain),
+        pb.Binary().maximum_entropy(certain),
+    ):
+        assert entropy == 0 and not entropy.signbit()

@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid, softplus
 
 from pullback.operators import subset as subsets
 from pullback.operators._check import check
-from pullback.structures._capabilities import Enumerable, KBest, LogLinear
+from pullback.structures._capabilities import Enumerable, KBest, LogLinear, at_least_zero
 from pullback.structures._checks import check_sample_shape
 from pullback.structures._items import NO_BEST_SUBSETS, are_subsets, list_subsets, mix_subsets
 from pullback.structures._numbers import in_single
@@ -79,7 +79,7 @@ class Binary(LogLinear, Enumerable):
         check(inside, "Binary: the point of example {example} lies outside the polytope; expected numbers from 0 to 1.")
         open_bits = (point > 0) & (point < 1)
         p = torch.where(open_bits, point, 0.5)
-        return -(p * p.log() + (1 - p) * (1 - p).log()).masked_fill(~open_bits, 0).sum(-1)
+        return at_least_zero(-(p * p.log() + (1 - p) * (1 - p).log()).masked_fill(~open_bits, 0).sum(-1))
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None

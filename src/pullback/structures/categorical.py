@@ -11,7 +11,7 @@ from torch import Tensor
 from pullback.operators import simplex
 from pullback.operators._check import check
 from pullback.operators._register import is_plain_eager
-from pullback.structures._capabilities import Enumerable, KBest, Simplex
+from pullback.structures._capabilities import Enumerable, KBest, Simplex, at_least_zero
 from pullback.structures._checks import broadcasts, check_sample_shape
 from pullback.structures._items import are_subsets
 from pullback.structures._numbers import in_single
@@ -121,7 +121,7 @@ class Categorical(Simplex, KBest, Enumerable):
         scores = self.restrict(scores)
         log_p = scores.double().log_softmax(-1)
         log_p = log_p.masked_fill(log_p == -torch.inf, 0)  # where p is 0
-        return -(self.marginals(scores.double()) * log_p).sum(-1).to(scores.dtype)
+        return at_least_zero(-(self.marginals(scores.double()) * log_p).sum(-1)).to(scores.dtype)
 
     def maximum_entropy(self, point: Tensor) -> Tensor:
         """−Σ p log p: a point of the simplex is the mean of one distribution only.
@@ -132,7 +132,7 @@ class Categorical(Simplex, KBest, Enumerable):
         allowed = self.allowed(point.shape, point.device)
         inside = one & (point >= 0).all(-1) & are_subsets(point.detach().ceil(), allowed)
         check(inside, "Categorical: the point of example {example} lies outside the polytope; expected probabilities.")
-        return -torch.xlogy(point, torch.where(point > 0, point, 1)).sum(-1)
+        return at_least_zero(-torch.xlogy(point, torch.where(point > 0, point, 1)).sum(-1))
 
     def sample(
         self, scores: Tensor, sample_shape: Sequence[int] = (), *, generator: torch.Generator | None = None
