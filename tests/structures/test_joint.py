@@ -37,6 +37,16 @@ def test_copies_are_what_the_inner_structure_gives_in_a_batch():
     assert_close(choice.entmax(scores[:, :, 0], 1.5), pb.Categorical().entmax(scores[:, :, 0], 1.5))
 
 
+def test_vertices_of_whole_numbers_have_a_probability_as_well():
+    tagging = pb.Tagging(random_scores(2, 2))
+    both = pb.product(pb.Categorical(), tagging, shapes=[(2,), (2, 2)])
+    scores = random_scores(3, 6)
+    z = both.argmax(scores)
+    for dtype in (torch.bool, torch.int64):
+        assert torch.equal(both.log_prob(scores, z.to(dtype)), both.log_prob(scores, z))
+        assert_close(both.own_score(z.to(dtype)), both.own_score(z))
+
+
 def test_a_wrapper_offers_what_it_wraps():
     oracle = pb.Oracle(pb.Subset(1).argmax)
     assert pb.Independent(pb.Categorical()).offers(pb.Simplex)

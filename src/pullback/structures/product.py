@@ -142,7 +142,7 @@ class Product(LogLinear, KBest, Enumerable):
         return any(structure.has_own_scores for structure in self.structures)
 
     def own_score(self, point: Tensor) -> Tensor:
-        return self._sum("own_score", point)
+        return self._sum("own_score", point if point.is_floating_point() else point.double())
 
     def log_partition(self, scores: Tensor) -> Tensor:
         self._require("log_partition")
@@ -158,7 +158,7 @@ class Product(LogLinear, KBest, Enumerable):
 
     def log_prob(self, scores: Tensor, z: Tensor) -> Tensor:
         self._require("log_prob")
-        return self._sum("log_prob", scores, z)
+        return self._sum("log_prob", scores, z if z.is_floating_point() else z.double())
 
     def contains(self, vertices: Tensor) -> Tensor:
         answers = [structure.contains(block) for structure, block in zip(self.structures, self.unpack(vertices))]
