@@ -297,6 +297,8 @@ def test_shapes_that_do_not_fit_are_refused():
         TREE.contains(torch.zeros(2, 4, 9))
     with pytest.raises(ValueError, match=r"there are 43046721 vertices; expected at most"):
         TREE.enumerate((9, 9))
+    with pytest.raises(ValueError, match=r"3628800 vertices of 100 parts, .* expected at most 268435456 numbers"):
+        pb.Matching().enumerate((10, 10))  # 1.5 GB
     with pytest.raises(TypeError, match="lengths are a list"):
         pb.Categorical(lengths=[1, 2]).argmax(torch.zeros(2, 3))
 

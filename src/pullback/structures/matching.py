@@ -13,7 +13,7 @@ from pullback.operators._family import Choices
 from pullback.structures._capabilities import LogLinear, Transport
 from pullback.structures._checks import check_flag, check_parts, check_tolerance
 from pullback.structures._compiled import Slotted
-from pullback.structures._limits import check_count
+from pullback.structures._limits import check_list
 from pullback.structures._numbers import without_mean
 from pullback.structures._one_hot import chosen_index, one_hot
 from pullback.structures._results import TransportPlan
@@ -117,15 +117,15 @@ class Matching(Slotted, Transport):
         rows, columns = length
         few = min(rows, columns)
         sizes = range(few + 1) if self.optional else (few,)
-        check_count("Matching", sum(math.comb(rows, k) * math.perm(columns, k) for k in sizes))
+        count = sum(math.comb(rows, k) * math.perm(columns, k) for k in sizes)
+        check_list("Matching", count, event[0] * event[1])
         every = []
         for k in sizes:
-            for chosen in itertools.combinations(range(rows), k):
-                for partners in itertools.permutations(range(columns), k):
-                    vertex = torch.zeros(*event)
-                    vertex[list(chosen), list(partners)] = 1
-                    every.append(vertex)
-        return torch.stack(every)
+            chosen = torch.tensor(list(itertools.combinations(range(rows), k)), dtype=torch.long).unsqueeze(1)
+            partners = torch.tensor(list(itertools.permutations(range(columns), k)), dtype=torch.long)
+            pairs = (chosen * event[1] + partners).flatten(0, 1)  # (vertices, k)
+            every.append(torch.zeros(len(pairs), event[0] * event[1]).scatter(1, pairs, 1.0))
+        return torch.cat(every).reshape(-1, *event)
 
     # ---- partners
 
