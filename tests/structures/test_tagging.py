@@ -327,6 +327,8 @@ def test_bad_input_is_named():
             getattr(pb.Tagging(free), name)(gap)
         with pytest.raises(ValueError, match=r"Tagging: the transitions of example \[0\] contain NaN"):
             getattr(pb.Tagging(torch.full((2, 2), torch.nan)), name)(torch.zeros(2, 3, 2))
+        with pytest.raises(ValueError, match=r"Tagging: the end scores of example \[0\] contain NaN"):
+            getattr(pb.Tagging(torch.zeros(2, 2), end=torch.full((2,), torch.nan)), name)(torch.zeros(2, 3, 2))
     with pytest.raises(ValueError, match=r"there are .* vertices; expected at most"):
         pb.Tagging(free).enumerate((30, 3))
 

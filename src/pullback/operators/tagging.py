@@ -51,7 +51,7 @@ _NO_SEQUENCE = "Tagging: {} has no sequence of tags that its scores, transitions
 
 
 def _tables(table: Any) -> dict[str, Any]:
-    return {"transitions": table[:-2], "start": table[-2], "end": table[-1]}
+    return {"transitions": table[:-2], "start scores": table[-2], "end scores": table[-1]}
 
 
 def _are_numbers(given: Any) -> bool:
