@@ -52,6 +52,7 @@ def fails(capsys, *arguments):
         ("run clusters --set step_size=-1", "pullback: spigot: step_size is -1; expected a finite number ≥ 0"),
         ("run clusters --set stepsize=1", "did you mean 'step_size'?"),
         ("run clusters --set step_size=1,2", "`pullback sweep` trains one model for each"),
+        ("run clusters --set step_siz=1", "step_size, steps, estimator, noise, noise_until, evaluate_every, seed"),
         ("run clusters --set backtrack=no", "spigot: backtrack is 'no'; expected true or false"),
         ("run clusters --estimator reinforce --set distribution=3", "reinforce: distribution is 3; expected a name"),
         ("run clusters --estimator best_vertex --set prediction=3", "prediction is 3; expected a Regularizer"),
@@ -335,12 +336,18 @@ def test_a_row_of_a_comparison_is_one_line_however_long_it_is(capsys, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "words", [["run", "clusters", *QUICK, "--out", "file"], ["report", "runs", "--to", "file/page"]]
+    "words",
+    [
+        ["run", "clusters", *QUICK, "--out", "file"],
+        ["sweep", "clusters", *QUICK, "--estimators", "ste", "--out", "file"],
+        ["report", "runs", "--to", "file/page"],
+    ],
 )
 def test_a_place_that_cannot_be_written_to_is_named(words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train(clusters(), tmp_path / "runs")
     (tmp_path / "file").touch()
+    monkeypatch.setattr(sweep, "_engine", lambda engine: pytest.fail("workers were started"))
     assert "file" in fails(capsys, *words)
 
 

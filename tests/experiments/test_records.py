@@ -1,6 +1,7 @@
 """Files of runs: what is torn, old or foreign is named, and the rest is read."""
 
 import json
+import pickle
 import tarfile
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from pullback.experiments import records
 from pullback.experiments.mistakes import Mistake
 from pullback.experiments.records import Log
+from pullback.experiments.sweep import sweep
 from pullback.experiments.training import train
 from small_runs import TASKS, clusters
 
@@ -133,7 +135,7 @@ def test_a_file_that_cannot_be_opened_is_named(finished, tmp_path):
     assert results == [] and "records.jsonl: Is a directory" in complaint
 
 
-@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"hello", b"PK\x03\x04 torn"])
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"hello", b"PK\x03\x04 torn", pickle.dumps({"a": 1})])
 def test_a_checkpoint_that_cannot_be_read_is_named(content, finished, tmp_path):
     _, folder = copy_of(finished, tmp_path)
     folder.joinpath("checkpoint.pt").write_bytes(content)
@@ -176,6 +178,23 @@ def test_a_finished_run_whose_last_record_is_lost_is_not_taken_for_a_result(kept
     assert f"its last record is that of step {2 * kept} of 4" in complaint
     with pytest.raises(Mistake, match=r"its last record is that of step .* Without its folder it is trained anew"):
         train(run, tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"format": "pullback run", "version": 1}'])
+def test_a_finished_run_without_its_description_is_not_taken_for_done(content, finished, tmp_path):
+    """The report leaves it out, so whoever trains it again has to hear of it."""
+    run, folder = copy_of(finished, tmp_path)
+    (folder / "run.json").write_text(content)
+    with pytest.raises(Mistake, match=r"run\.json: not (readable|a run of version 2)"):
+        train(run, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["run.json", "records.jsonl"])
+def test_a_sweep_names_a_finished_run_that_cannot_be_read_any_more(name, finished, tmp_path):
+    run, folder = copy_of(finished, tmp_path)
+    (folder / name).write_text("{")
+    failures = sweep([run], tmp_path, "here")
+    assert failures.keys() == {run.key} and name in failures[run.key]
 
 
 def test_a_copy_of_a_run_is_not_another_seed(finished, tmp_path):

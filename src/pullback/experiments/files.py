@@ -3,7 +3,7 @@
 import lzma
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import tyro
 
@@ -35,10 +35,16 @@ def lines_of(folder: str, name: str) -> list[str]:
         return resources.files(__package__).joinpath("samples", *name.split("/")).read_text("utf-8").splitlines()
     path = path_of(folder, name)
     try:
-        with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
+        with _opened(path) as file:
             return file.read().splitlines()
     except (OSError, EOFError, UnicodeError, lzma.LZMAError) as error:
         raise Mistake(f"{path} cannot be read: {error}") from error
+
+
+def _opened(path: Path) -> TextIO:
+    """A text file, also one that begins with a byte order mark, as editors on Windows write it."""
+    encoding = "utf-8-sig"
+    return lzma.open(path, "rt", encoding=encoding) if path.suffix == ".xz" else path.open(encoding=encoding)
 
 
 def path_of(folder: str, name: str) -> Path:

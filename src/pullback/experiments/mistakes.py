@@ -15,7 +15,7 @@ def unknown(what: str, name: str, names: Iterable[str]) -> Mistake:
     >>> print(unknown("estimator", "spigott", ["ste", "spigot"]))
     estimator 'spigott' is not known; did you mean 'spigot'?  There are: ste, spigot.
     """
-    every = list(names)
+    every = list(dict.fromkeys(names))  # an option and a setting may have the same name
     near = difflib.get_close_matches(name, every, n=1)
     suggestion = f"; did you mean {near[0]!r}?" if near else "."
     return Mistake(f"{what} {name!r} is not known{suggestion}  There are: {', '.join(every) or 'none'}.")

@@ -11,6 +11,7 @@ import os
 import platform
 import tarfile
 import tempfile
+import warnings
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -60,7 +61,8 @@ class Log:
         return path.read_text("utf-8", errors="replace").strip() if path.exists() else None
 
     def check(self, run: Run[Any]) -> None:
-        """Raises where a run that is done has lost its last record."""
+        """Raises where a run that is done has lost its last record, or its description."""
+        self._check_description(run)
         lost = self.lacks(run)
         if lost:
             raise Mistake(lost)
@@ -93,8 +95,8 @@ class Log:
 
         Raises where the folder holds something else, which would be lost, or would make the report leave the run out.
         """
-        if self.path("run.json").exists() and _description(self.path("run.json"))["run"] != run.to_dict():
-            raise Mistake(f"{self.path('run.json')} describes another run; without this folder it is trained anew.")
+        if self.path("run.json").exists():
+            self._check_description(run)
         self.path("failed").unlink(missing_ok=True)
         for name in FILES:  # what a process was writing when it was killed
             for beside in self.folder.glob(f"{name}.*"):
@@ -110,6 +112,11 @@ class Log:
                 "run": run.to_dict(),
             }
             self._replace("run.json", json.dumps(about, indent=1).encode())
+
+    def _check_description(self, run: Run[Any]) -> None:
+        path = self.path("run.json")
+        if _description(path)["run"] != run.to_dict():
+            raise Mistake(f"{path} describes another run; without this folder it is trained anew.")
 
     def write(self, record: Record) -> None:
         """Appends a record."""
@@ -147,7 +154,9 @@ class Log:
         if not self.path("checkpoint.pt").exists():
             return None
         try:
-            found = torch.load(self.path("checkpoint.pt"), map_location="cpu", weights_only=True)
+            with warnings.catch_warnings():  # torch warns of files that it does not know before it refuses them
+                warnings.simplefilter("ignore")
+                found = torch.load(self.path("checkpoint.pt"), map_location="cpu", weights_only=True)
         except (RuntimeError, EOFError, UnpicklingError, LookupError, ValueError, OSError) as error:
             raise self.cannot_go_on() from error
         if not isinstance(found, dict) or not isinstance(found.get("step"), int):

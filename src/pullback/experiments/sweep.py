@@ -148,6 +148,17 @@ def is_open(run: Run[Any], folder: Path) -> bool:
     return not log.is_done and log.failure is None
 
 
+def _failure(run: Run[Any], log: Log) -> str | None:
+    """Why a run cannot be finished, or was and cannot be read any more."""
+    if not log.is_done:
+        return log.failure
+    try:
+        log.check(run)
+    except Mistake as mistake:
+        return str(mistake)
+    return None
+
+
 def sweep(
     runs: Sequence[Run[Any]], folder: Path, engine: Engine = "processes", workers: int = 2, tensorboard: bool = False
 ) -> dict[str, str]:
@@ -156,13 +167,15 @@ def sweep(
     A process that is killed takes no other run with it: what it worked on is begun again from its last checkpoint.
     """
     folder = folder.resolve()  # a worker may be at home in another folder
+    if folder.exists() and not folder.is_dir():
+        raise Mistake(f"{folder} is not a folder, and runs need one.")
     for log in (Log(folder / run.key) for run in runs if tensorboard):
         events = Events(log)  # if that is not possible, it is said before anything is trained
         if log.is_done:
             events.rewrite()
     failures: dict[str, str] = {}
     for run in runs:
-        reason = Log(folder / run.key).failure
+        reason = _failure(run, Log(folder / run.key))
         if reason is not None:
             failures[run.key] = reason
     if engine != "ray":  # whose machines may have files that this one has not
