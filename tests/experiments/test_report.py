@@ -175,6 +175,33 @@ def test_the_conclusion_says_what_the_table_shows(section):
     )
 
 
+def test_the_conclusion_names_what_is_better_without_having_learned():
+    """The best estimator of a table is no success where a rule that knows nothing does as well."""
+    (found,) = sections([*several("ste", [0.8, 0.9]), *several("single", [0.9, 0.9]), *several("random", [0.7, 0.7])])
+    assert conclusion(found) == (
+        "ste is best with accuracy 85.0 %, the median of 2 seeds (single, which is not learned, gives 90.0 %)."
+    )
+
+
+def test_a_set_up_stands_before_its_variants_which_say_what_they_are():
+    typed = dataclasses.replace(SMALL["listops"], task=SETUPS["listops"].task)
+    untyped = dataclasses.replace(typed, task=dataclasses.replace(typed.task, typed=False))
+    titles = [found.title for found in sections([result(untyped, [0.5]), result(typed, [0.5])])]
+    assert titles == ["listops, steps 4", "listops, not typed, steps 4"]
+
+
+def test_names_of_rows_are_broken_at_underscores_alone():
+    assert '<th scope="row">spigot_<wbr>ce</th>' in page.html(several("spigot_ce", [0.9]), [])
+
+
+def test_no_curve_has_the_gray_of_yardsticks():
+    style = (Path(page.__file__).parent / "page.css").read_text()
+    for scheme in style.split("prefers-color-scheme:dark"):
+        colors = {name: bytes.fromhex(color) for name, color in re.findall(r"--(\w+):#(\w{6})\b", scheme)}
+        for number in range(chart.COLORS):
+            assert math.dist(colors["soft"], colors[f"c{number}"]) > 60
+
+
 def test_settings_of_an_estimator_are_chosen_on_validation_data(section):
     assert "spigot (step_size=0.1)" in [row.label for row in section.chosen()]
 
@@ -208,7 +235,7 @@ def test_settings_that_tell_rows_apart_stand_in_one_table():
 class Links(HTMLParser):
     """Where a page points to, what it can be pointed at, and tags that are not closed."""
 
-    VOID = ("meta", "link", "line", "circle", "polygon", "br", "rect", "path")
+    VOID = ("meta", "wbr", "link", "line", "circle", "polygon", "br", "rect", "path")
 
     def __init__(self):
         super().__init__()

@@ -87,7 +87,18 @@ def _remarks_in_words(section: Section) -> str:
         remarks.append("rows with fewer seeds are not ranked")
     if gold is not None:
         remarks.append(f"the true structure gives {_value(section, measure, gold.middle(measure) or 0.0)}")
+    remarks += [
+        f"{row.label}, which is not learned, gives {_value(section, measure, row.middle(measure) or 0.0)}"
+        for row in _blind(section)
+        if section.better(measure, row.middle(measure) or 0.0, best.middle(measure) or 0.0)
+    ]
     return f" ({'; '.join(remarks)})" if remarks else ""
+
+
+def _blind(section: Section) -> list[Row]:
+    """Yardsticks that decode from structures which nobody has learned, and which are not the true ones."""
+    found = (section.yardstick(name) for name in section.task.known() if name != "gold")
+    return [row for row in found if row is not None]
 
 
 def _failures_in_words(section: Section) -> list[str]:

@@ -93,6 +93,11 @@ def _link(row: Row, text: str) -> str:
 # ---- a section
 
 
+def _breakable(name: str) -> str:
+    """A name that goes on in the next line after an underscore, not within a word, where there is no room for it."""
+    return escape(name).replace("_", "_<wbr>")
+
+
 def _section(section: Section, number: int, pictures: Sequence[str]) -> str:
     parts = [
         f'<section id="s{number}"><h2>{escape(section.title)}</h2>',
@@ -119,7 +124,7 @@ def _table(section: Section) -> str:
         cells += [f"{row.cost('decodings'):.1f}", f"{row.cost('seconds'):.1f}", row.seeds, section.spread(row)]
         kind = ' class="yardstick"' if section.is_yardstick(row) else ""
         numbers = "".join(f"<td>{_link(row, cell) if cell else ''}</td>" for cell in cells)
-        lines.append(f'<tr{kind}><th scope="row">{escape(row.label)}</th>{numbers}</tr>')
+        lines.append(f'<tr{kind}><th scope="row">{_breakable(row.label)}</th>{numbers}</tr>')
     return (
         f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
         f'<p class="note">{escape(constants(section))}  {_marks(section)}</p>'

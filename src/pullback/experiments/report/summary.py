@@ -22,8 +22,13 @@ def sections(results: Sequence[Result]) -> list[Section]:
         common = {name: value for name, value in task.items() if name not in result.run.task.row_settings}
         by_task.setdefault(json.dumps([setup_of(result.run), common], sort_keys=True), []).append(result)
     order = {name: position for position, name in enumerate(SETUPS)}
-    groups = sorted(by_task.values(), key=lambda group: order[setup_of(group[0].run)])
+    groups = sorted(by_task.values(), key=lambda group: (order[setup_of(group[0].run)], _is_changed(group[0].run)))
     return [_section(group) for group in groups]
+
+
+def _is_changed(run: Run[Any]) -> bool:
+    """Whether the task is another than in the set-up, which stands first."""
+    return bool(run.task != SETUPS[setup_of(run)].task)
 
 
 def _section(results: list[Result]) -> Section:
@@ -60,8 +65,15 @@ def _title(runs: Sequence[Run[Any]]) -> str:
     run, settings = runs[0], runs[0].settings()
     standard, common = SETUPS[setup_of(run)].settings(), _in_common(runs)
     named = [name for name in (*vars(run.task), "steps") if name in common and settings[name] != standard[name]]
-    shown = [f"{name.replace('_', ' ')} {settings[name]}" for name in named if name != "data_folder"]
+    shown = [_in_words(name, settings[name]) for name in named if name != "data_folder"]
     return ", ".join([setup_of(run), *shown])
+
+
+def _in_words(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"not {words}"
+    return f"{words} {value}"
 
 
 def _labels(runs: Sequence[Run[Any]]) -> list[str]:
