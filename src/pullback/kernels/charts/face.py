@@ -21,7 +21,7 @@ from pullback.kernels.tools import inner
 
 IN_USE = 1e-8  # a hyperedge with less flow is not on the face
 _ROUNDS, _PATIENCE = 14, 4
-_ROUGH, _FINE = 200, 10000  # iterations
+_ROUGH, _FINE = 400, 10000  # iterations
 _GAP = 1e-10  # relative to the largest score
 _FLOW = 2e-11  # the error of the parts of a flow
 
