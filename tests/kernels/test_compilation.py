@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from pullback.kernels import _numba
-from pullback.kernels.tools import caching, compilation, inner, kernel, summing
+from pullback.kernels.tools import borrowing, caching, compilation, inner, kernel, summing
 
 FOLDERS = sorted(path.parent.name for path in caching.SOURCES.glob("*/__init__.py") if path.parent.name != "tools")
 
@@ -108,6 +108,39 @@ def test_an_inner_function_refuses_what_it_cannot_compile():
         linked_square("a word")
     with pytest.raises(TypeError):
         linked_square()
+
+
+def test_a_borrowing_function_returns_no_array(directory):
+    def same(row):
+        return row
+
+    def total_of_same(rows, out, lo, hi):
+        out[0] = linked_total(linked_same(rows[0]))
+        return -1
+
+    linked_same = borrowing(same)
+    with pytest.raises(TypeError, match="same returns an array to or from"):
+        kernel(total_of_same)(ROWS, np.empty(3), 0, 3)
+
+
+def test_a_borrowing_function_takes_no_array_from_another(directory):
+    def same(row):
+        return row, len(row)
+
+    def total_of_same(rows):
+        return linked_total(linked_same(rows[0])[0])
+
+    def totals(rows, out, lo, hi):
+        out[0] = linked_total_of_same(rows)
+        return -1
+
+    linked_same, linked_total_of_same = inner(same), borrowing(total_of_same)
+    with pytest.raises(TypeError, match="same returns an array to or from"):
+        kernel(totals)(ROWS, np.empty(3), 0, 3)
+
+
+def test_a_borrowing_function_can_be_called_from_python():
+    assert borrowing(total)(ROWS[1]) == EXPECTED[1]
 
 
 def compiled_functions():

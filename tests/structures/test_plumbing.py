@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from numba.core.runtime import _nrt_python, rtsys
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -312,6 +313,22 @@ def test_a_derivative_of_too_high_an_order_is_refused():
 def test_operators_are_registered_as_pytorch_wants_them(name):
     complete_registration()
     torch.library.opcheck(getattr(torch.ops.pullback, name).default, EXAMPLES[name]())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_operator_frees_the_arrays_that_its_kernel_makes(name):
+    operator, example = getattr(torch.ops.pullback, name).default, EXAMPLES[name]()
+    operator(*example)
+    counted = _nrt_python.memsys_stats_enabled()
+    _nrt_python.memsys_enable_stats()
+    try:
+        before = rtsys.get_allocation_stats()
+        operator(*example)
+        after = rtsys.get_allocation_stats()
+    finally:
+        if not counted:
+            _nrt_python.memsys_disable_stats()
+    assert after.mi_alloc - before.mi_alloc == after.mi_free - before.mi_free
 
 
 def test_every_operator_has_an_example():

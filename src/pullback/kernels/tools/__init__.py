@@ -2,7 +2,7 @@
 
 from pullback.kernels.tools import caching, fours, rows, semirings
 from pullback.kernels.tools.choices import draw, draw_log, first_best
-from pullback.kernels.tools.compilation import compiled, inlined, inner, kernel, summing
+from pullback.kernels.tools.compilation import borrowing, compiled, inlined, inner, kernel, summing
 from pullback.kernels.tools.components import root_of
 from pullback.kernels.tools.products import add_product, row_product
 from pullback.kernels.tools.random import uniform
@@ -23,6 +23,7 @@ from pullback.kernels.tools.vector import (
 __all__ = [
     "add_multiple",
     "add_product",
+    "borrowing",
     "caching",
     "compiled",
     "dot",

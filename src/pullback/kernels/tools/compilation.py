@@ -1,9 +1,11 @@
-"""The decorators of kernels: `kernel`, `inner`, `inlined` and `summing`.
+"""The decorators of kernels: `kernel`, `inner`, `borrowing`, `inlined` and `summing`.
 
 `kernel` marks what Python calls: it is compiled as a whole, with everything it calls, and kept on disk.  `inner` marks
-what only kernels call; `inlined` is an inner function that becomes part of its caller even where it is long; `summing`
-is one whose sums may be reordered, which is what SIMD needs.  None of them ever assumes that infinities or NaN are
-absent: a forbidden part is a score of −∞.
+what only kernels call; `summing` is one whose sums may be reordered, which is what SIMD needs.  `borrowing` is an inner
+function that neither makes nor returns arrays, nor calls one that does: it does not count references to those it is
+given.  Numba counts them with every tuple of arrays, by atomic operations that take as long as the work of a short
+function.  `inlined` is a borrowing function that becomes part of its caller even where it is long.  None of them ever
+assumes that infinities or NaN are absent: a forbidden part is a score of −∞.
 
 Numba by itself optimizes and translates every function once per level of calls, each time with all its callees linked
 in, and throws most of it away.  Here a function that a kernel calls is only linked: it is optimized inside each kernel
@@ -23,6 +25,7 @@ from numba.core import config
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 from numba.core.registry import CPUDispatcher
+from numba.core.targetconfig import ConfigStack
 
 from pullback.kernels.tools.caching import keep_on_disk
 
@@ -114,6 +117,16 @@ class _Function(CPUDispatcher):
         super().__init__(*args, **kws)
         self._compiler._customize_flags = _Flags
 
+    def get_call_template(self, args, kws):
+        """What Numba asks when it compiles a caller, whose flags are on top of the stack."""
+        template = super().get_call_template(args, kws)
+        caller_counts = getattr(ConfigStack().top_or_none(), "nrt", True)
+        if not (caller_counts and self.targetoptions[_COUNTS]):
+            for cres in self.overloads.values():
+                if self.targetctx.data_model_manager[cres.signature.return_type].contains_nrt_meminfo():
+                    raise TypeError(f"{self.py_func.__name__} returns an array to or from a `borrowing` function.")
+        return template
+
     def add_overload(self, cres):
         code = object()  # what kernels find the function by; there is nothing that Python could call
         self.targetctx.insert_user_function(code, cres.fndesc, [cres.library])
@@ -121,7 +134,7 @@ class _Function(CPUDispatcher):
 
     @functools.cached_property
     def whole(self):
-        whole = _Whole(self.py_func, self.locals, self.targetoptions)
+        whole = _Whole(self.py_func, self.locals, _counting(self.targetoptions))
         whole.called = self
         if self.keep:
             keep_on_disk(whole)
@@ -138,6 +151,7 @@ def _as_expected():
     parts = [
         (JITCodeLibrary, ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")),
         (Compiler, ("compile_extra",)),
+        (ConfigStack, ("top_or_none",)),
         (Flags, ("no_compile", "no_cpython_wrapper", "no_cfunc_wrapper")),
         (CPUDispatcher, ("add_overload", "_insert", "_compile_for_args")),
     ]
@@ -147,15 +161,23 @@ def _as_expected():
 LINKS = _as_expected() and os.environ.get("PULLBACK_PLAIN_NUMBA", "0") == "0"
 
 
-def _decorator(keep, fastmath, **more):
-    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath, **more}
+_COUNTS = "_nrt"  # Numba's option to count references; one that is not set would be the caller's
+
+
+def _counting(options):
+    """The options of a function that Python may call."""
+    return {**options, _COUNTS: True}
+
+
+def _decorator(keep, fastmath, *, counts=True, **more):
+    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath, _COUNTS: counts, **more}
 
     def decorate(function):
         if LINKS and not config.DISABLE_JIT:
             linked = _Function(function, {}, {"nopython": True, **options}, pipeline_class=_LinkedCompiler)
             linked.keep = keep
             return linked
-        plain = njit(**options)(function)
+        plain = njit(**_counting(options))(function)
         return keep_on_disk(plain) if keep and isinstance(plain, CPUDispatcher) else plain
 
     return decorate
@@ -163,7 +185,8 @@ def _decorator(keep, fastmath, **more):
 
 kernel = _decorator(keep=True, fastmath={"contract"})
 inner = _decorator(keep=False, fastmath={"contract"})
-inlined = _decorator(keep=False, fastmath={"contract"}, forceinline=True)
+borrowing = _decorator(keep=False, fastmath={"contract"}, counts=False)
+inlined = _decorator(keep=False, fastmath={"contract"}, counts=False, forceinline=True)
 summing = _decorator(keep=False, fastmath={"reassoc", "contract", "nsz"})
 
 
