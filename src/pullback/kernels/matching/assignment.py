@@ -21,12 +21,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.matching.best_two import best_two
-from pullback.kernels.matching.wide import fits, load, write_vertex
-from pullback.kernels.tools import fmax, inlined, inner, kernel
+from pullback.kernels.matching.bids import (
+    bid_in_turn,
+    bid_side_by_side,
+    first_bids,
+    new_auction,
+    starting_prices,
+)
+from pullback.kernels.matching.wide import fill, fits, wide_shape, write_vertex
+from pullback.kernels.tools import borrowing, fmax, inner, kernel
 
-BIDS = 4  # per row, on average; then the rest is left to `augment`
-SHORT = 12  # columns; with fewer, one number after the other is faster than vectors
+ROOM = 2048  # scores of so many pairs are loaded before any are used: what was written just now is slow to read
 
 
 class Assignment(NamedTuple):
@@ -35,22 +40,22 @@ class Assignment(NamedTuple):
     match   (rows,)     column of a row, −1 if it has none
     owner   (columns,)  row of a column, −1 if it has none
     price   (columns,)
+    waiting (rows,)     rows left by the bids
     reach   (columns,)  what the start would get from the column at the end of the best chain found so far
     origin  (columns,)  row that would move to this column
     shown   (columns,)  price, or ∞ for a column that chains cannot use any more
     closed, last        columns whose best chain is known, in order, and their reach
-    waiting (rows,)     rows left by the bids
     """
 
     match: np.ndarray
     owner: np.ndarray
     price: np.ndarray
+    waiting: np.ndarray
     reach: np.ndarray
     origin: np.ndarray
     shown: np.ndarray
     closed: np.ndarray
     last: np.ndarray
-    waiting: np.ndarray
 
 
 @inner
@@ -59,53 +64,41 @@ def new_assignment(rows, cols):
         np.empty(rows, np.int64),
         np.empty(cols, np.int64),
         np.empty(cols),
-        np.empty(cols),
-        np.empty(cols, np.int64),
-        np.empty(cols),
-        np.empty(cols, np.int64),
-        np.empty(cols),
         np.empty(rows, np.int64),
+        np.empty(cols),
+        np.empty(cols, np.int64),
+        np.empty(cols),
+        np.empty(cols, np.int64),
+        np.empty(cols),
     )
 
 
-@inner
+@borrowing
 def assign(score, optional, a):
     """The best matching of a wide score matrix into a.match, and its prices; False if there is none.
 
     Of an optional matching, a row without a column stays idle.
     """
-    rows, cols = score.shape
-    idle = 0.0 if optional else -np.inf
-    a.match[:rows] = -1
-    a.owner[:cols] = -1
-    a.price[:cols] = 0.0
-    if rows == cols and not optional and not _best_of_columns(score, a.price):
+    if not starting_prices(score, optional, a.price):
         return False
-    waiting = _bid(score, idle, a)
+    idle = 0.0 if optional else -np.inf
+    bidding = first_bids(score, idle, a.match, a.owner, a.price, a.waiting, a.reach)
+    return _serve(score, bid_in_turn(score, bidding, idle, a), idle, a)
+
+
+@borrowing
+def _serve(score, waiting, idle, a):
+    """Serves the first rows of a.waiting, each by the best chain; False if one has none."""
     for k in range(waiting):
         i = a.waiting[k]
-        a.shown[:cols] = a.price[:cols]
+        for j in range(score.shape[1]):
+            a.shown[j] = a.price[j]
         if not augment(score, score[i], i, idle, -np.inf, a):
             return False
     return True
 
 
-@inner
-def _best_of_columns(score, price):
-    """The best score of each column as its price; False if a column has none."""
-    rows, cols = score.shape
-    price[:cols] = -np.inf
-    for i in range(rows):
-        row = score[i]
-        for j in range(cols):
-            price[j] = fmax(row[j], price[j])
-    lowest = np.inf
-    for j in range(cols):
-        lowest = min(lowest, price[j])
-    return lowest > -np.inf
-
-
-@inner
+@borrowing
 def _place_of(values, cols, value):
     """The first place that holds `value`."""
     for j in range(cols):
@@ -114,65 +107,7 @@ def _place_of(values, cols, value):
     return -1
 
 
-@inlined
-def _bid(score, idle, a):
-    """Lets rows bid, each in turn until one takes a column nobody has; returns the number of rows left waiting."""
-    rows, cols = score.shape
-    match, owner, price, left_over = a.match, a.owner, a.price, a.waiting
-    waiting, left = 0, BIDS * rows
-    for start in range(rows):
-        i = start
-        while i >= 0:
-            if cols > SHORT:
-                best, second, j = best_two(score[i], price)
-            else:
-                best = best_odd = second = second_odd = -np.inf
-                j = j_odd = -1
-                for k in range(0, cols - 1, 2):  # two chains of comparisons wait for each other less
-                    x, y = score[i, k] - price[k], score[i, k + 1] - price[k + 1]
-                    better = x > best
-                    second = fmax(best if better else x, second)
-                    best, j = x if better else best, k if better else j
-                    better = y > best_odd
-                    second_odd = fmax(best_odd if better else y, second_odd)
-                    best_odd, j_odd = y if better else best_odd, k + 1 if better else j_odd
-                if cols % 2:
-                    x = score[i, cols - 1] - price[cols - 1]
-                    better = x > best
-                    second = fmax(best if better else x, second)
-                    best, j = x if better else best, cols - 1 if better else j
-                better = best_odd > best
-                second = fmax(best if better else best_odd, second_odd if better else second)
-                best, j = best_odd if better else best, j_odd if better else j
-            if best <= idle and idle > -np.inf:
-                break
-            if j < 0 or left == 0:
-                left_over[waiting] = i
-                waiting += 1
-                break
-            left -= 1
-            second = max(second, idle)
-            if second == best and owner[j] >= 0:
-                for other in range(cols):
-                    if score[i, other] - price[other] == best and owner[other] < 0:
-                        j = other
-                        break
-            before = owner[j]
-            raised = price[j] + (best - second)
-            if before >= 0 and not (raised > price[j] and raised < np.inf):  # nobody would give way for ever
-                left_over[waiting] = i
-                waiting += 1
-                break
-            if raised < np.inf:
-                price[j] = raised
-            match[i], owner[j] = j, i
-            if before >= 0:
-                match[before] = -1
-            i = before
-    return waiting
-
-
-@inner
+@borrowing
 def _extend(row, i, shown, shift, reach, origin):
     """Chains that end with row i moving on; returns the largest reach of all columns that are not closed."""
     best = -np.inf
@@ -185,7 +120,7 @@ def _extend(row, i, shown, shift, reach, origin):
     return best
 
 
-@inner
+@borrowing
 def augment(score, first, start, idle, floor, a):
     """Gives row `start`, whose scores are `first`, a column by the best chain of moves, and adjusts the prices.
 
@@ -219,7 +154,7 @@ def augment(score, first, start, idle, floor, a):
     return True
 
 
-@inner
+@borrowing
 def _move(start, j, last_row, a):
     """Moves the rows of a chain that ends at column j, or with last_row becoming idle if j = −1."""
     if j < 0:
@@ -245,13 +180,50 @@ def argmax(scores, lengths, optional, vertex, lo, hi):
     Returns the first instance without a matching, or with a score of NaN or +∞ or a length out of range, or −1.
     """
     n, m = scores.shape[1:]
-    room = np.empty(n * m)
-    a = new_assignment(min(n, m), max(n, m))
-    for b in range(lo, hi):
-        if not fits(lengths[b], scores[b]):
-            return b
-        wide, transposed, valid = load(scores[b], lengths[b], room)
-        if not valid or not assign(wide, optional, a):
-            return b
-        write_vertex(a.match, wide.shape, transposed, vertex[b])
+    rows, cols = min(n, m), max(n, m)
+    several = new_auction(max(1, min(hi - lo, ROOM // (n * m))), rows, cols)
+    a = new_assignment(rows, cols)
+    vertex[lo:hi] = 0
+    first = lo
+    while first < hi:
+        last = min(first + len(several.score), hi)
+        loaded = _load(scores[first:last], lengths[first:last], several.score)
+        solved = _solve(lengths[first : first + loaded], optional, several, a, vertex[first:last])
+        first += solved
+        if first < last:
+            return first
     return -1
+
+
+@borrowing
+def _load(scores, lengths, rooms):
+    """Loads instances, as wide matrices, up to the first that cannot have a matching; returns how many."""
+    for t in range(len(scores)):
+        if not fits(lengths[t], scores[t]) or not fill(scores[t], lengths[t], rooms[t]):
+            return t
+    return len(scores)
+
+
+@borrowing
+def _solve(lengths, optional, several, a, vertex):
+    """The best matchings of loaded instances, up to the first that has none; returns how many."""
+    count, idle = len(lengths), 0.0 if optional else -np.inf
+    for t in range(count):
+        (rows, cols), _ = wide_shape(lengths[t])
+        wide = several.score[t, : rows * cols].reshape(rows, cols)
+        if not starting_prices(wide, optional, several.price[t]):
+            count = t
+            break
+        several.cols[t] = cols
+        match, owner, price, waiting = several.match[t], several.owner[t], several.price[t], several.waiting[t]
+        several.bidding[t] = first_bids(wide, idle, match, owner, price, waiting, a.reach)
+    bid_side_by_side(several, count, idle)
+    for t in range(count):
+        (rows, cols), transposed = wide_shape(lengths[t])
+        wide = several.score[t, : rows * cols].reshape(rows, cols)
+        own = several.match[t], several.owner[t], several.price[t], several.waiting[t]
+        one = Assignment(*own, a.reach, a.origin, a.shown, a.closed, a.last)
+        if not _serve(wide, several.unserved[t], idle, one):
+            return t
+        write_vertex(one.match, wide.shape, transposed, vertex[t])
+    return count

@@ -112,7 +112,7 @@ def _resolve(full, parent, t, barred, first, floor, a):
 
 @inner
 def _keep(sets, place, a, barred, fixed, value):
-    for j in range(sets.match.shape[1]):
+    for j in range(len(barred)):
         sets.match[place, j], sets.price[place, j], sets.forbidden[place, j] = a.match[j], a.price[j], barred[j]
     sets.fixed[place], sets.value[place] = fixed, value
 

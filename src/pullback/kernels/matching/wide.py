@@ -6,38 +6,48 @@ smaller side, which is matched as a whole unless the matching is optional.
 
 import numpy as np
 
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import borrowing, inlined, inner
 
 
-@inner
+@borrowing
 def fits(lengths, scores):
     """Whether the rows and columns in use exist."""
     return 0 <= lengths[0] <= scores.shape[0] and 0 <= lengths[1] <= scores.shape[1]
 
 
+@inlined
+def wide_shape(lengths):
+    """(rows and columns of the wide matrix of an instance, whether it is transposed)."""
+    n, m = lengths[0], lengths[1]
+    return (min(n, m), max(n, m)), n > m
+
+
 @inner
 def load(scores, lengths, room):
-    """(the scores in use as a wide matrix within `room`, whether it is transposed, whether none is NaN or +∞)."""
+    """(the scores in use as a wide matrix within `room`, whether that is transposed, whether none is NaN or +∞)."""
+    (rows, cols), transposed = wide_shape(lengths)
+    valid = fill(scores, lengths, room)
+    return room[: rows * cols].reshape(rows, cols), transposed, valid
+
+
+@borrowing
+def fill(scores, lengths, room):
+    """Writes the scores in use into `room` as a wide matrix, row after row; whether none is NaN or +∞."""
     n, m = lengths[0], lengths[1]
-    transposed, valid = n > m, True
-    wide = room[: n * m].reshape(min(n, m), max(n, m))
-    if not transposed and m == scores.shape[1]:  # in one go, because a row may be short
-        given = scores.reshape(-1)
+    valid = True
+    if n <= m and m == scores.shape[1]:  # in one go, because a row may be short
+        given = scores.flat
         for k in range(n * m):
             valid &= given[k] < np.inf
             room[k] = given[k]
-        return wide, transposed, valid
+        return valid
+    across, down = (1, n) if n > m else (m, 1)
     for i in range(n):
         row = scores[i]
         for j in range(m):
             valid &= row[j] < np.inf
-        if transposed:
-            for j in range(m):
-                wide[j, i] = row[j]
-        else:
-            for j in range(m):
-                wide[i, j] = row[j]
-    return wide, transposed, valid
+            room[i * across + j * down] = row[j]
+    return valid
 
 
 @inner
@@ -53,11 +63,10 @@ def unload(wide, transposed, out):
                 out[i, j] = wide[i, j]
 
 
-@inner
+@borrowing
 def write_vertex(match, shape, transposed, out):
-    """Writes a one for every row i of a wide matrix that has a column match[i] of it, and zeros elsewhere."""
+    """Writes a one for every row i of a wide matrix that has a column match[i] of it, among zeros."""
     rows, cols = shape
-    out[:] = 0
     for i in range(rows):
         if 0 <= match[i] < cols:
             if transposed:

@@ -76,6 +76,14 @@ class Fours:
     def add_product(self, total, a, b):
         return self.builder.fadd(total, self.builder.fmul(a, b, flags=_FUSED), flags=_FUSED)
 
+    def half(self, vector, which):
+        """The first (0) or the last (1) half of a vector of four or two; half of two is a number."""
+        count = vector.type.count // 2
+        if count == 1:
+            return self.builder.extract_element(vector, ir.Constant(ir.IntType(32), which))
+        places = ir.Constant(ir.VectorType(ir.IntType(32), count), [which * count + k for k in range(count)])
+        return self.builder.shuffle_vector(vector, vector, places)
+
     def fold(self, vector, together):
         """together(together(a, b), together(c, d)) of the numbers a, b, c, d in a vector."""
         a, b, c, d = (self.builder.extract_element(vector, ir.Constant(ir.IntType(32), k)) for k in range(4))
