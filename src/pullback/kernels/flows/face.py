@@ -2,12 +2,12 @@
 
 from pullback.kernels.flows.newton import solve_at_nodes
 from pullback.kernels.flows.passes import change, tally
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import borrowing
 
 FACE = 1e-10  # flow that makes an edge part of the face
 
 
-@inner
+@borrowing
 def project_on_face(graph, w):
     """Projects w.row on the directions of the smallest face that holds the flow w.reduced.
 

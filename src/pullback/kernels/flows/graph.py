@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pullback.kernels.flows.runs import leads_to, reach
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import borrowing, inner
 
 
 class Graph(NamedTuple):
@@ -73,7 +73,7 @@ def _shares(first, head, sink):
     return share
 
 
-@inner
+@borrowing
 def mark_core(value, graph, core):
     """Changes core[v] from 1, reached from the source by edges above 0, to 2 where they lead on to the sink as well.
 
@@ -98,7 +98,7 @@ def mark_core(value, graph, core):
     return True, others
 
 
-@inner
+@borrowing
 def forbid_dead_ends(scores, graph, reached, leads_on):
     """Gives −∞ to every edge that is on no finite path from source to sink; returns whether there is such a path.
 

@@ -17,10 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pullback.kernels.flows.runs import link
-from pullback.kernels.tools import inlined, inner
+from pullback.kernels.tools import borrowing, inlined, inner, sum_of
 from pullback.kernels.tools.rows import add_multiples, eliminate_within, multiply
 
 NONE = 1e-9  # pivots below are zero
+DENSE = 0.15  # ends of active edges for each edge, from where on rows are written throughout
 
 
 class System(NamedTuple):
@@ -83,7 +84,7 @@ def _lay_out(unknowns, system):
     return groups
 
 
-@inner
+@borrowing
 def assemble(graph, value, least, system):
     """Writes the Laplacian of the edges whose value is above `least`; returns the number of unknowns.
 
@@ -96,6 +97,7 @@ def assemble(graph, value, least, system):
         node[unknowns] = v  # stays only if `unknowns` moves on
         unknowns += degree[v] > 0.0
         place[v] = unknowns - 1
+    is_dense = np.int64(sum_of(degree, sink) > DENSE * edge[first[sink]])
     groups = _lay_out(unknowns, system)
     for i in range(unknowns):
         u = node[i]
@@ -104,7 +106,7 @@ def assemble(graph, value, least, system):
         for r in range(first[u], first[u + 1]):
             length = edge[r + 1] - edge[r]
             if head[r] + length <= sink:
-                link(value, edge[r], least, place, head[r], length, rows, row)
+                link(value, edge[r], least, place, head[r], length, rows, row, is_dense)
             else:
                 for e in range(edge[r], edge[r + 1]):
                     v = head[r] + e - edge[r]
@@ -124,7 +126,7 @@ def _inverse(pivot):
     return 1.0 / pivot if pivot > NONE else 0.0
 
 
-@inner
+@borrowing
 def solve(sink, unknowns, system, sink_x):
     """Solves the assembled system in place: x, the first of system.rows, and, returned, the value of the sink.
 

@@ -28,7 +28,7 @@ from pullback.kernels.flows.passes import change_and_reach, change_and_tally
 from pullback.kernels.flows.runs import keep
 from pullback.kernels.flows.silent import Bounds, new_bounds, settle
 from pullback.kernels.flows.start import start, threshold
-from pullback.kernels.tools import fmax, inner, summing
+from pullback.kernels.tools import borrowing, fmax, inner, summing
 
 STEPS = 200  # two dozen are the most that was ever seen
 BALANCED = 1e-12  # flow lost or won at a node that counts as rounding
@@ -68,7 +68,7 @@ def new_workspace(graph, nodes):
     )
 
 
-@inner
+@borrowing
 def nearest_flow(scores, graph, w):
     """Writes the flow nearest to `scores` into w.reduced; returns the number of steps, −1 if they lead nowhere.
 
@@ -87,7 +87,8 @@ def nearest_flow(scores, graph, w):
             mark_core(reduced, graph, w.core)  # it has grown where silent nodes were settled
             outside = _write_flow(graph, reduced, w.core, w.row)
             if outside <= ROUNDING * size and _is_balanced(graph.sink, w.core, w.imbalance):
-                w.reduced[:] = w.row[: len(w.reduced)]
+                for e in range(len(w.reduced)):
+                    w.reduced[e] = w.row[e]
                 return steps
         if value == np.inf:
             return -1
@@ -96,7 +97,7 @@ def nearest_flow(scores, graph, w):
     return -1
 
 
-@inner
+@borrowing
 def _is_balanced(sink, core, imbalance):
     """Whether as much leaves each node of the core as arrives."""
     for v in range(sink + 1):
@@ -105,7 +106,7 @@ def _is_balanced(sink, core, imbalance):
     return True
 
 
-@inner
+@borrowing
 def _write_flow(graph, reduced, core, flow):
     """Writes max(0, r) for the edges of the core and 0 for others, of which it returns the largest r."""
     first, head, edge, _, sink = graph
@@ -118,7 +119,7 @@ def _write_flow(graph, reduced, core, flow):
     return largest
 
 
-@inner
+@borrowing
 def _evaluate(scores, graph, w, reduced, settled):
     """Writes r, the active edges' tally and the imbalance at w.potential; if `settled`, silent nodes are settled first.
 
@@ -152,7 +153,7 @@ def _squares(reduced, edges):
     return total
 
 
-@inner
+@borrowing
 def _open(reduced, graph, core, potential, row):
     """Lowers all nodes that no active path from the source reaches, until one unit flows to them; returns how far.
 
@@ -174,7 +175,7 @@ def _open(reduced, graph, core, potential, row):
     return depth
 
 
-@inner
+@borrowing
 def solve_at_nodes(graph, value, least, system, imbalance, x):
     """Solves Laplacian · x = −imbalance for the edges whose value is above `least`; x is 0 at nodes without any."""
     sink = graph.sink
@@ -197,7 +198,7 @@ def _slope(direction, imbalance, nodes):
     return slope, size
 
 
-@inner
+@borrowing
 def _search(scores, graph, w, reduced, value):
     """Goes along w.direction until D decreases enough; returns the new ½ Σ max(0, r)², ∞ if it never does.
 

@@ -6,10 +6,10 @@ An edge is active if its number r is above a limit, 0 unless it is given.
 import numpy as np
 
 from pullback.kernels.flows.runs import move, move_and_reach, move_and_spread, spread
-from pullback.kernels.tools import inlined, inner
+from pullback.kernels.tools import borrowing, inlined
 
 
-@inner
+@borrowing
 def change(scores, graph, potential, reduced):
     """Writes r = s + π_tail − π_head."""
     first, head, edge, _, sink = graph
@@ -18,7 +18,7 @@ def change(scores, graph, potential, reduced):
             move(scores, edge[r], potential[u], potential, head[r], edge[r + 1] - edge[r], reduced)
 
 
-@inner
+@borrowing
 def change_and_reach(scores, graph, potential, reduced, core):
     """`change`, which sets core[v] to 1 where a path of active edges leads from the source to v, else to 0."""
     first, head, edge, _, sink = graph
@@ -30,7 +30,7 @@ def change_and_reach(scores, graph, potential, reduced, core):
             move_and_reach(scores, edge[r], potential[u], potential, head[r], length, reduced, core[u], core)
 
 
-@inner
+@borrowing
 def change_and_tally(scores, graph, potential, reduced, imbalance, system):
     """`change`, then `tally` of r itself."""
     first, head, edge, _, sink = graph
@@ -47,7 +47,7 @@ def change_and_tally(scores, graph, potential, reduced, imbalance, system):
     _join_last(sink, imbalance, system)
 
 
-@inner
+@borrowing
 def tally(graph, value, least, amount, imbalance, system):
     """What leaves each node less what arrives, by the edges whose value is above `least`; system.degree counts them.
 

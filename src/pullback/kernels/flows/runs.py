@@ -182,14 +182,18 @@ def keep(fours, value, e, least, mark, marks, h, length, kept):
     return fours.fold(builder.load(best), fours.larger)
 
 
-@loop_of(NOTHING, "anxannan")
-def link(fours, value, e, least, place, h, length, rows, first):
-    """Subtracts 1 from rows[first + place[h + k]] for each value[e + k] > least; places are mostly neighbors."""
+@loop_of(NOTHING, "anxannann")
+def link(fours, value, e, least, place, h, length, rows, first, is_dense):
+    """Subtracts 1 from rows[first + place[h + k]] for each value[e + k] > least; places are mostly neighbors.
+
+    If `is_dense`, even four that have nothing to subtract take part: a processor could not guess which they are.
+    """
     builder, least = fours.builder, fours.spread(least)
     none = ir.Constant(ir.IntType(4), 0)
     with fours.loop(length) as (k, _):
         is_above = builder.fcmp_ordered(">", fours.load(value, e, k), least)
-        with builder.if_then(builder.icmp_unsigned("!=", builder.bitcast(is_above, ir.IntType(4)), none)):
+        are_any = builder.icmp_unsigned("!=", builder.bitcast(is_above, ir.IntType(4)), none)
+        with builder.if_then(builder.or_(are_any, builder.trunc(is_dense, ir.IntType(1)))):
             places, less = fours.load(place, h, k), fours.where(is_above, ir.Constant(NUMBERS, [-1.0] * 4), 0.0)
             begin = builder.extract_element(places, ir.Constant(ir.IntType(32), 0))
             neighbors = builder.add(fours.spread(begin), ir.Constant(INTEGERS, [0, 1, 2, 3]))

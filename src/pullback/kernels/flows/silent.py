@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pullback.kernels.flows.runs import lowest, raise_bounds
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import borrowing, inner
 
 
 class Bounds(NamedTuple):
@@ -37,14 +37,14 @@ def new_bounds(nodes):
     return Bounds(np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes + 1, np.int64))
 
 
-@inner
+@borrowing
 def settle(scores, graph, core, potential, bounds):
     """Sets the potentials of the nodes off the core, where core[v] is not 2."""
     bound_below(scores, graph, core, potential, bounds)
     place(scores, graph, core, potential, bounds)
 
 
-@inner
+@borrowing
 def bound_below(scores, graph, core, potential, bounds):
     """The lower bounds of the nodes off the core; only edges to them are looked at, and often they are few."""
     first, head, edge, _, sink = graph
@@ -65,7 +65,7 @@ def bound_below(scores, graph, core, potential, bounds):
                     raise_bounds(lower, before, head[r], lower[u], before[u] + 1.0, scores, edge[r], length)
 
 
-@inner
+@borrowing
 def place(scores, graph, core, potential, bounds):
     """The upper bounds, and with them the potentials of the nodes off the core."""
     first, head, edge, _, sink = graph

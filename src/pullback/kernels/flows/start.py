@@ -3,15 +3,15 @@
 import numpy as np
 
 from pullback.kernels.flows.runs import largest, leaving, move, move_and_spread, sum_above
-from pullback.kernels.tools import inner
+from pullback.kernels.tools import borrowing
 
 ROUNDS = 2  # of Newton's method for one node: more do not spare steps later
 MEMORY = 0.3  # weight of the last node in the average
-SWEEPS = 2  # over the nodes one by one: they take half as long as a step of all, and spare one …
+SWEEPS = 3  # over the nodes one by one: they take half as long as a step of all, and spare one …
 SHARED = 1.5, 0.6  # … if a node uses more edges than this, and less than this part of them
 
 
-@inner
+@borrowing
 def start(scores, graph, potential, row, arriving, degree):
     """From the sink backward, each potential such that its node sends out a share; returns their size.
 
@@ -23,16 +23,18 @@ def start(scores, graph, potential, row, arriving, degree):
     first, head, edge, share, sink = graph
     potential[sink:] = 0.0
     used, nodes, active = 1.0, 0, 0.0
+    late = (used, used, used, used)  # that of the oldest is asked: a processor computes several nodes at once
     for u in range(sink - 1, -1, -1):
         begin, end = first[u], first[u + 1]
         for r in range(begin, end):
             move(scores, edge[r], 0.0, potential, head[r], edge[r + 1] - edge[r], row)
         least = share[u] * share[u]
-        flow = least + (share[u] - least) / (used * np.sqrt(used))
+        flow = least + (share[u] - least) / (late[0] * np.sqrt(late[0]))
         found, count = threshold(row, edge[begin], edge[end] - edge[begin], flow, ROUNDS)
         potential[u] = -found if found > -np.inf else 0.0
         if found > -np.inf:
             used += MEMORY * (count - used)
+            late = (late[1], late[2], late[3], used)
             active += count
             nodes += 1
     if SHARED[0] * nodes < active < SHARED[1] * edge[first[sink]]:
@@ -41,7 +43,7 @@ def start(scores, graph, potential, row, arriving, degree):
     return _round(potential, sink)
 
 
-@inner
+@borrowing
 def _balance(scores, graph, potential, row, arriving, degree):
     """From the source on, gives each node the potential at which it sends on what arrives, by one step of Newton's."""
     first, head, edge, _, sink = graph
@@ -60,7 +62,7 @@ def _balance(scores, graph, potential, row, arriving, degree):
             move_and_spread(scores, edge[r], potential[u], potential, head[r], length, row, arriving, degree)
 
 
-@inner
+@borrowing
 def _round(potential, sink):
     """Rounds potentials to multiples of one power of two, so that their differences are exact; returns their size."""
     size = 1.0
@@ -71,7 +73,7 @@ def _round(potential, sink):
     return size
 
 
-@inner
+@borrowing
 def threshold(row, begin, length, flow, rounds):
     """τ with Σ max(0, xₖ − τ) = flow, by Newton's method from the left of a convex function; −∞ if no xₖ is finite.
 
