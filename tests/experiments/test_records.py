@@ -39,6 +39,20 @@ def test_a_folder_is_read_back_as_it_was_written(finished):
     assert all(picture.svg.startswith("<svg") for picture in result.pictures) and result.pictures
 
 
+def test_a_run_tells_the_sources_it_was_trained_with_from_others(finished, tmp_path, monkeypatch):
+    about = json.loads((finished[1] / "run.json").read_text())
+    package = tmp_path / "pullback"
+    package.mkdir()
+    monkeypatch.setattr(records.pb, "__file__", str(package / "__init__.py"))
+    found = {about["sources"]}
+    for text in ("a = 1\n", "a = 2\n"):
+        (package / "__init__.py").write_text(text)
+        records._sources.cache_clear()
+        found.add(records._sources())
+    records._sources.cache_clear()
+    assert len(found) == 3 and all(len(name) == 12 for name in found)
+
+
 def test_an_archive_of_a_folder_says_what_the_folder_says(finished, tmp_path):
     folder = finished[1].parent
     with tarfile.open(tmp_path / "runs.tar.xz", "w:xz") as archive:

@@ -5,6 +5,8 @@ old file or the new one.  Records are appended line by line; a last line that wa
 """
 
 import contextlib
+import functools
+import hashlib
 import json
 import lzma
 import os
@@ -34,6 +36,16 @@ except ImportError:  # not on Windows: there two processes can train the same ru
 FORMAT, VERSION = "pullback run", 2
 FILES = ("run.json", "records.jsonl", "checkpoint.pt", "pictures.json", "done", "failed")
 Record = dict[str, Any]
+
+
+@functools.cache
+def _sources() -> str:
+    """What tells the sources of the library from those of another day: runs of one version may differ."""
+    folder = Path(pb.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 class Busy(Mistake):
@@ -107,6 +119,7 @@ class Log:
                 "format": FORMAT,
                 "version": VERSION,
                 "pullback": pb.__version__,
+                "sources": _sources(),
                 "torch": torch.__version__,
                 "python": platform.python_version(),
                 "run": run.to_dict(),

@@ -40,8 +40,9 @@ def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
         f"<header><h1>Training through latent structures</h1><p>{_ABOUT}</p>{_overview(found)}",
         f'<p class="note">{done} finished runs of {len(results)}, with pullback {" and ".join(versions)}.  Numbers are '
         "those of the test data after the last step, medians over seeds ± standard error; each leads to its settings "
-        "and to the command that repeats it.  = counts estimators with the same median, or that a paired test "
-        "does not tell from the best.  Evaluations are those of the downstream loss in a training step.</p>",
+        "and to the command that repeats it.  = counts estimators with the same median, or that no paired test finds "
+        "worse.  Evaluations are those of the downstream loss in a training step; seconds tell little where runs "
+        "were trained on several machines, or beside others.</p>",
         "</header>",
         *(_section(section, i, pictures[i]) for i, section in enumerate(found)),
     ]
@@ -141,7 +142,7 @@ def _marks(section: Section) -> str:
     if len(section.compared[0].results) < FEWEST:
         test = "too few seeds for a test"
     else:
-        test = "= where a paired t-test does not tell a row from it at 5 %"
+        test = "= where neither a paired t-test nor a sign test, at 5 %, finds a row worse than one above it"
     return (
         f"{_NUMBERS}.  Best in bold; {test}.  Compared is one row for each "
         "estimator, with settings chosen on validation data; a row with a seed that failed, or with fewer seeds than "

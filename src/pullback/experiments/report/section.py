@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median, stdev
+from math import comb
+from statistics import mean, median, stdev
 from typing import Any
 
 from scipy import stats
@@ -13,8 +14,8 @@ from pullback.experiments.run import Run
 from pullback.experiments.task import Task
 from pullback.experiments.tasks import SETUPS, setup_of
 
-LEVEL = 0.05  # of the paired t-test
-FEWEST = 5  # seeds for it: with three, it tells hardly anything apart
+LEVEL = 0.05  # of the paired tests
+FEWEST = 5  # seeds for them: with three, they tell hardly anything apart
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,12 @@ class Row:
         run = next(result.run for result in self.results if result.run.seed == seed)
         setup = setup_of(run)
         return run.command(setup, SETUPS[setup])
+
+
+def _shared(measure: str, row: Row, other: Row) -> list[tuple[float, float]]:
+    """The values of two rows for the seeds that both have."""
+    ours, theirs = row.values(measure), other.values(measure)
+    return [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
 
 
 @dataclass(frozen=True)
@@ -170,23 +177,35 @@ class Section:
         middles = {row.middle(measure) for row in self.compared}
         return self.best(measure) if len(middles - {None}) > 1 or len(self.compared) == 1 else None
 
-    def tied(self, measure: str, row: Row, best: Row) -> bool:
-        """Whether a paired t-test over the seeds that both have does not tell them apart; it needs `FEWEST` seeds."""
-        ours, theirs = row.values(measure), best.values(measure)
-        seeds = sorted(ours.keys() & theirs.keys())
-        if row is best or len(seeds) < FEWEST:
+    def tied(self, measure: str, row: Row) -> bool:
+        """Whether no test over at least `FEWEST` seeds finds a row worse than one with a better median.
+
+        Not than the best alone: one seed that fails makes the best row so uncertain that nothing can be told from it.
+        """
+        value, best = row.middle(measure), self.best(measure)
+        if value is None or best is None or row is best or len(_shared(measure, row, best)) < FEWEST:
             return False
-        differences = [ours[seed] - theirs[seed] for seed in seeds]
-        if max(differences) - min(differences) <= 1e-12 * max(map(abs, differences)):
-            return differences[0] == 0
-        return bool(stats.ttest_1samp(differences, 0).pvalue >= LEVEL)
+        above = (other for other in self.compared if self.better(measure, other.middle(measure) or 0.0, value))
+        return not any(self._is_worse(measure, row, other) for other in above)
+
+    def _is_worse(self, measure: str, row: Row, other: Row) -> bool:
+        """Whether a paired t-test over the seeds that both have says so, or a sign test: it loses with nearly all."""
+        sign = -1 if measure in self.task.lower_is_better else 1
+        losses = [sign * (theirs - ours) for ours, theirs in _shared(measure, row, other)]
+        if len(losses) < FEWEST or sum(losses) <= 0:
+            return False
+        lost, won = sum(loss > 0 for loss in losses), sum(loss < 0 for loss in losses)
+        by_signs = sum(comb(lost + won, k) for k in range(lost, lost + won + 1)) / 2 ** (lost + won)
+        middle, error = mean(losses), stdev(losses) / len(losses) ** 0.5
+        by_size = 2 * stats.t.sf(middle / error, len(losses) - 1) if error > 1e-12 * middle else 0.0
+        return bool(min(by_signs, by_size) < LEVEL)
 
     @cached_property
     def leading(self) -> list[Row]:
-        """The best row, those with the same median, and those that the test does not tell from it."""
+        """The best row, those with the same median, and those that no test finds worse than one above."""
         measure, best = self.task.measure, self.compared[:1]
         value = best[0].middle(measure) if best else None
-        return [row for row in self.compared if row.middle(measure) == value or self.tied(measure, row, best[0])]
+        return [row for row in self.compared if row.middle(measure) == value or self.tied(measure, row)]
 
     # ---- how they are printed
 
@@ -197,7 +216,7 @@ class Section:
             return None
         best = self.winner(measure) if row in self.compared else None
         is_best = best is not None and value == best.middle(measure)
-        is_tied = best is not None and not is_best and self.tied(measure, row, best)
+        is_tied = best is not None and not is_best and self.tied(measure, row)
         return Cell(
             self.show(measure, value), "" if error is None else self.show_error(measure, error), is_best, is_tied
         )
