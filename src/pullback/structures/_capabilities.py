@@ -190,7 +190,8 @@ class Lattice(Structure):
     def max_marginals(self, scores: Tensor) -> Tensor:
         """The score of the best vertex that has each part, shaped like `scores`.
 
-        −∞ where no vertex has it, and 0 in padding.  Scores of the structure's own, such as those of transitions, count
+        −∞ where no vertex has it, and 0 in padding and in cells that are no part of the structure, such as moves from
+        above into the first row of an alignment.  Scores of the structure's own, such as those of transitions, count
         too.  The largest is the score of the argmax, and where it falls off to the others tells how sure that is.
         Never requires grad.
         """
