@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
+from pullback.operators._derivatives import partition_operator
 from pullback.operators._flat import Flat
-from pullback.operators._kernel_operator import Work, kernel_operator, partition_operator
+from pullback.operators._kernel_operator import Work, kernel_operator
 from pullback.operators._mixture import mixture_operator
 from pullback.operators._mixture_projection import mixture_projection
 from pullback.operators._signature import parse

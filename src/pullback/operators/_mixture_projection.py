@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback.operators._convergence import warn_of_gap
+from pullback.operators._derivatives import projection_operator
 from pullback.operators._flat import FAR, Flat
-from pullback.operators._kernel_operator import Work, projection_operator
+from pullback.operators._kernel_operator import Work
 from pullback.operators._mixture import GAP_OF_DERIVATIVE, Batch, nearest
 from pullback.operators._signature import parse
 from pullback.operators._threads import Kernel

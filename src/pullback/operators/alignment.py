@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from pullback import kernels
+from pullback.operators._derivatives import projection_operator
 from pullback.operators._family import Family, family
 from pullback.operators._flat import GAP_OF_INTERIOR, Flat
-from pullback.operators._kernel_operator import EXAMPLES, projection_operator
+from pullback.operators._kernel_operator import EXAMPLES
 from pullback.operators._paths import Array, PathKernels, flat, holds_bad_scores
 
 GLOBAL, LOCAL, MONOTONIC = 0, 1, 2

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from pullback import kernels
+from pullback.operators._derivatives import projection_operator
 from pullback.operators._family import family
-from pullback.operators._kernel_operator import projection_operator
 
 
 def _refusal(example: str, scores: Any, lengths: Any, *_: Any) -> str:

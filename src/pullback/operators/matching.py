@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from pullback import kernels
+from pullback.operators._derivatives import projection_operator
 from pullback.operators._family import choices
-from pullback.operators._kernel_operator import projection_operator
 
 _INPUTS = "scores[n, m], lengths[2] <= (n, m), bool optional"
 

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from pullback import kernels
+from pullback.operators._derivatives import projection_operator
 from pullback.operators._family import family
-from pullback.operators._kernel_operator import EXAMPLES, kernel_operator, projection_operator
+from pullback.operators._kernel_operator import EXAMPLES, kernel_operator
 from pullback.operators._paths import Array, PathKernels, holds_bad_scores
 
 # ---- the graph

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from pullback import kernels
+from pullback.operators._derivatives import projection_operator
 from pullback.operators._family import family
 from pullback.operators._flat import GAP_OF_INTERIOR, Flat
-from pullback.operators._kernel_operator import projection_operator
 from pullback.operators._paths import Array, PathKernels, holds_bad_scores
 from pullback.operators._threads import Kernel
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from pullback import kernels
-from pullback.operators._kernel_operator import EXAMPLES, kernel_operator, projection_operator
+from pullback.operators._derivatives import projection_operator
+from pullback.operators._kernel_operator import EXAMPLES, kernel_operator
 
 NOT_NUMBERS = "Categorical: the scores of {example} contain NaN or +inf; expected numbers or -inf."
 NO_CHOICE = (

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback import kernels
-from pullback.operators._kernel_operator import kernel_operator, partition_operator, projection_operator
+from pullback.operators._derivatives import partition_operator, projection_operator
+from pullback.operators._kernel_operator import kernel_operator
 
 Array = NDArray[Any]
 _GRAPH = "scores[n, n], lengths[] <= n"

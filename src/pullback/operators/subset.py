@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from pullback import kernels
-from pullback.operators._kernel_operator import kernel_operator, partition_operator, projection_operator
+from pullback.operators._derivatives import partition_operator, projection_operator
+from pullback.operators._kernel_operator import kernel_operator
 
 
 def _refusal(example: str, scores: Any, low: Any, *_: Any) -> str:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pullback import kernels
+from pullback.operators._derivatives import partition_operator
 from pullback.operators._family import family
 from pullback.operators._flat import GAP_OF_INTERIOR, Flat
-from pullback.operators._kernel_operator import kernel_operator, partition_operator
+from pullback.operators._kernel_operator import kernel_operator
 from pullback.operators._register import are_plain, holds_several
 
 Array = NDArray[Any]

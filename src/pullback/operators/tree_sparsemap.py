@@ -16,7 +16,7 @@ import numpy as np
 
 from pullback import kernels
 from pullback.operators import labelled_trees, trees
-from pullback.operators._kernel_operator import projection_operator
+from pullback.operators._derivatives import projection_operator
 from pullback.operators._mixture import GAP_OF_POINT, Batch, nearest
 from pullback.operators.trees import OPTIONS, Array
 

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback import kernels
+from pullback.operators._derivatives import partition_operator
 from pullback.operators._family import family
 from pullback.operators._flat import PROJECTIVE_TREES, SINGLE_ROOT_TREES, ByChart
-from pullback.operators._kernel_operator import kernel_operator, partition_operator
+from pullback.operators._kernel_operator import kernel_operator
 
 Array = NDArray[Any]
 LENGTH_ADVICE = "Scores are (n + 1, n + 1) for n words: node 0 is the root."
