@@ -4,13 +4,14 @@ Sums and searches over trees are those of `operators.trees`, with what the label
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pullback import kernels
+from pullback.operators._equal_labels import ByChartOrArcs
 from pullback.operators._family import family
+from pullback.operators._mixture_projection import ByVertices, MaybeFlat, VertexSearch
 from pullback.operators.trees import FLAT, OPTIONS, Array
 
 INPUTS = "scores[n, n, t], lengths[] <= n - 1, bool single_root"
@@ -131,12 +132,23 @@ def _best_work(scores: Array, *_: Any) -> float:
     return float(n * n * (4 + t))
 
 
+_ARCS = ByVertices(
+    kernels.projective_trees, VertexSearch(kernels.projective_trees.mixture, OPTIONS["structure"]), products=1
+)
+_FLAT = ByChartOrArcs(
+    chart=FLAT.chart,
+    least=8,
+    least_unequal=8,
+    parts=36.0,
+    arcs=MaybeFlat(_ARCS, FLAT, place=0),
+    capacity=lambda nodes: (nodes - 1) * (nodes - 2) + 1 if nodes < 80 else 64 * nodes,
+)
 _FAMILY: dict[str, Any] = {"inputs": INPUTS, "parts": "n, n, t", "work": _work, **OPTIONS}
 trees = family("labelled_tree", kernels=_WithLabels(kernels.trees), best=_best_work, **_FAMILY)
 projective_trees = family(
     "labelled_projective_tree",
     kernels=_WithLabels(kernels.projective_trees),
     capacity="32 * n",
-    flat=replace(FLAT, least=8, least_unequal=8, parts=36.0),
+    flat=_FLAT,
     **_FAMILY,
 )
