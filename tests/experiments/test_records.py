@@ -47,9 +47,9 @@ def test_a_run_tells_the_sources_it_was_trained_with_from_others(finished, tmp_p
     found = {about["sources"]}
     for text in ("a = 1\n", "a = 2\n"):
         (package / "__init__.py").write_text(text)
-        records._sources.cache_clear()
-        found.add(records._sources())
-    records._sources.cache_clear()
+        records._fingerprint.cache_clear()
+        found.add(records._fingerprint())
+    records._fingerprint.cache_clear()
     assert len(found) == 3 and all(len(name) == 12 for name in found)
 
 

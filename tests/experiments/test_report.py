@@ -101,6 +101,17 @@ def test_a_row_that_loses_with_every_seed_is_worse_though_one_seed_loses_much():
     assert not section.tied("accuracy", row_of(section, "spigot"))
 
 
+def test_less_is_worse_or_better_as_the_measure_says(section):
+    ste, minimum_risk = row_of(section, "ste"), row_of(section, "minimum_risk")
+    assert section._is_worse("accuracy", minimum_risk, ste) and not section._is_worse("accuracy", ste, minimum_risk)
+
+    class Losses(type(section.task)):
+        lower_is_better = ("accuracy",)
+
+    turned = dataclasses.replace(section, task=Losses())
+    assert turned._is_worse("accuracy", ste, minimum_risk) and not turned._is_worse("accuracy", minimum_risk, ste)
+
+
 def test_a_best_row_with_a_failed_seed_hides_nobody_who_is_worse_than_another():
     """Nothing can be told from `ste`, but `spigot` is worse than `sparsemap`, which is nearly as good."""
     results = [*several("ste", [1.0, 1.0, 1.0, 1.0, 0.5]), *several("sparsemap", [0.99, 0.98, 0.99, 0.98, 0.99])]
@@ -184,7 +195,7 @@ def test_a_measure_that_only_describes_has_no_winner():
 def test_the_conclusion_says_what_the_table_shows(section):
     assert conclusion(section) == (
         "ste is best with accuracy 91.0 %, the median of 5 seeds, with settings chosen on validation data (the true "
-        "structure gives 95.0 %); not significantly different (paired test): sparsemap.  "
+        "structure gives 95.0 %); not significantly different (paired tests): sparsemap.  "
         "minimum_risk does no better than an untrained encoder."
     )
 

@@ -89,6 +89,20 @@ def test_long_matchings_are_as_good_as_those_of_scipy(n, m, optional):
 
 
 @pytest.mark.parametrize("optional", [False, True])
+def test_padding_and_the_other_instances_of_a_batch_choose_none_of_equal_matchings(optional):
+    """Among ties, too: how long rows bid, and against whom, depends on their own matrix alone."""
+    scores = np.random.default_rng(0).integers(-2, 3, (60, 4, 4)).astype(float)
+    batch = np.full((60, 30, 30), np.nan)
+    batch[:, :4, :4] = scores
+    vertex = np.empty_like(batch)
+    assert matching.argmax(batch, np.full((60, 2), 4), optional, vertex, 0, 60) == -1
+    for one, found in zip(scores, vertex):
+        alone = np.empty((1, 4, 4))
+        assert matching.argmax(one[None], np.full((1, 2), 4), optional, alone, 0, 1) == -1
+        np.testing.assert_array_equal(found[:4, :4], alone[0])
+
+
+@pytest.mark.parametrize("optional", [False, True])
 @pytest.mark.parametrize(("n", "m"), SIZES)
 def test_the_k_best_are_all_different_and_in_order(n, m, optional):
     every = reference.vertices(n, m, optional)

@@ -350,10 +350,11 @@ def test_pairs_are_refused_in_the_words_of_taggings():
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])
 def test_tables_without_numbers_are_worth_nothing_to_any_vertex(name, number):
     tables = {"transitions": torch.zeros(2, 2), name: torch.full((2, 2) if name == "transitions" else (2,), number)}
+    words = name if name == "transitions" else f"{name} scores"
     tagging, vertices = pb.Tagging(**tables), pb.Tagging.one_hot(torch.tensor([[0, 1, 1], [1, 0, 0]]), 2)
     for call in (tagging.own_score, tagging.contains, lambda vertices: tagging.enumerate(vertices.shape)):
         with pytest.raises(
-            ValueError, match=rf"^Tagging: the {name} of example \[.*\] contain NaN or \+inf; expected num"
+            ValueError, match=rf"^Tagging: the {words} of example \[.*\] contain NaN or \+inf; expected num"
         ):
             call(vertices)
 

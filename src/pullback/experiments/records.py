@@ -39,8 +39,8 @@ Record = dict[str, Any]
 
 
 @functools.cache
-def _sources() -> str:
-    """What tells the sources of the library from those of another day: runs of one version may differ."""
+def _fingerprint() -> str:
+    """A fingerprint of the library's sources: two runs of one version may come from different ones."""
     folder = Path(pb.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
@@ -119,7 +119,7 @@ class Log:
                 "format": FORMAT,
                 "version": VERSION,
                 "pullback": pb.__version__,
-                "sources": _sources(),
+                "sources": _fingerprint(),
                 "torch": torch.__version__,
                 "python": platform.python_version(),
                 "run": run.to_dict(),

@@ -53,7 +53,7 @@ class ByChartOrArcs(ByChart):
             given = scores[by_arcs], lengths[by_arcs], numbers, labels[by_arcs]
             point[by_arcs], rest[by_arcs] = self._project_arcs(*given)
         if len(others):
-            found = np.empty_like(point[others]), np.empty_like(rest[others])
+            found = tuple(np.empty((len(others), *a.shape[1:]), a.dtype) for a in (point, rest))
             solved[others] = super().project(scores[others], lengths[others], numbers, *found)
             point[others], rest[others] = found
         return solved
@@ -71,6 +71,7 @@ class ByChartOrArcs(ByChart):
         mass, rest = np.zeros((2, *best.shape))
         vertices, size = np.empty((count, self.capacity(nodes), nodes), np.int32), np.empty(count, np.int64)
         found = (mass, vertices, size, rest, 0, count)
+        # its report is not needed: the search with labels has refused what has no tree
         self.arcs.project(best / share, lengths, *numbers, GAP_OF_DERIVATIVE, *found)
         mass *= share
         point = np.where(allowed, mass[..., None], 0.0)

@@ -141,7 +141,7 @@ _FLAT = ByChartOrArcs(
     least_unequal=8,
     parts=36.0,
     arcs=MaybeFlat(_ARCS, FLAT, place=0),
-    capacity=lambda nodes: (nodes - 1) * (nodes - 2) + 1 if nodes < 80 else 64 * nodes,
+    capacity=lambda nodes: (nodes - 1) * (nodes - 2) + 1 if nodes < 80 else 64 * nodes,  # as in `trees`
 )
 _FAMILY: dict[str, Any] = {"inputs": INPUTS, "parts": "n, n, t", "work": _work, **OPTIONS}
 trees = family("labelled_tree", kernels=_WithLabels(kernels.trees), best=_best_work, **_FAMILY)

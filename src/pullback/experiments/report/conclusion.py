@@ -55,7 +55,7 @@ def _best_in_words(section: Section, level: Sequence[Row]) -> str:
 
 
 def _ties_in_words(tied: Sequence[Row]) -> str:
-    return f"; not significantly different (paired test): {_listed([row.label for row in tied])}" if tied else ""
+    return f"; not significantly different (paired tests): {_listed([row.label for row in tied])}" if tied else ""
 
 
 def _crowd_in_words(section: Section, level: Sequence[Row]) -> tuple[str, str]:
@@ -89,13 +89,13 @@ def _remarks_in_words(section: Section) -> str:
         remarks.append(f"the true structure gives {_value(section, measure, gold.middle(measure) or 0.0)}")
     remarks += [
         f"{row.label}, which is not learned, gives {_value(section, measure, row.middle(measure) or 0.0)}"
-        for row in _blind(section)
+        for row in _not_learned(section)
         if section.better(measure, row.middle(measure) or 0.0, best.middle(measure) or 0.0)
     ]
     return f" ({'; '.join(remarks)})" if remarks else ""
 
 
-def _blind(section: Section) -> list[Row]:
+def _not_learned(section: Section) -> list[Row]:
     """Yardsticks that decode from structures which nobody has learned, and which are not the true ones."""
     found = (section.yardstick(name) for name in section.task.known() if name != "gold")
     return [row for row in found if row is not None]

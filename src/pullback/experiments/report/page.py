@@ -41,8 +41,8 @@ def html(results: Sequence[Result], complaints: Sequence[str]) -> str:
         f'<p class="note">{done} finished runs of {len(results)}, with pullback {" and ".join(versions)}.  Numbers are '
         "those of the test data after the last step, medians over seeds ± standard error; each leads to its settings "
         "and to the command that repeats it.  = counts estimators with the same median, or that no paired test finds "
-        "worse.  Evaluations are those of the downstream loss in a training step; seconds tell little where runs "
-        "were trained on several machines, or beside others.</p>",
+        "worse than one above.  Evaluations are those of the downstream loss in a training step; seconds tell little "
+        "where runs were trained on several machines, or beside others.</p>",
         "</header>",
         *(_section(section, i, pictures[i]) for i, section in enumerate(found)),
     ]
@@ -142,7 +142,7 @@ def _marks(section: Section) -> str:
     if len(section.compared[0].results) < FEWEST:
         test = "too few seeds for a test"
     else:
-        test = "= where neither a paired t-test nor a sign test, at 5 %, finds a row worse than one above it"
+        test = "= where neither a two-sided paired t-test nor a one-sided sign test finds a row worse than one above, at 5 %"
     return (
         f"{_NUMBERS}.  Best in bold; {test}.  Compared is one row for each "
         "estimator, with settings chosen on validation data; a row with a seed that failed, or with fewer seeds than "

@@ -1,9 +1,8 @@
-"""A table of the report: medians over seeds, the best of each measure, and what a test does not tell from it."""
+"""A table of the report: medians over seeds, the best of each measure, and rows that no test finds worse."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb
 from statistics import mean, median, stdev
 from typing import Any
 
@@ -185,17 +184,21 @@ class Section:
         value, best = row.middle(measure), self.best(measure)
         if value is None or best is None or row is best or len(_shared(measure, row, best)) < FEWEST:
             return False
-        above = (other for other in self.compared if self.better(measure, other.middle(measure) or 0.0, value))
+        middles = [(other, other.middle(measure)) for other in self.compared]
+        above = [other for other, middle in middles if middle is not None and self.better(measure, middle, value)]
         return not any(self._is_worse(measure, row, other) for other in above)
 
     def _is_worse(self, measure: str, row: Row, other: Row) -> bool:
-        """Whether a paired t-test over the seeds that both have says so, or a sign test: it loses with nearly all."""
+        """Whether a row is worse than another, by a t-test or a sign test over the seeds that both have.
+
+        Never if it is as good on average: a row that loses with nearly all seeds may win much with one.
+        """
         sign = -1 if measure in self.task.lower_is_better else 1
         losses = [sign * (theirs - ours) for ours, theirs in _shared(measure, row, other)]
         if len(losses) < FEWEST or sum(losses) <= 0:
             return False
         lost, won = sum(loss > 0 for loss in losses), sum(loss < 0 for loss in losses)
-        by_signs = sum(comb(lost + won, k) for k in range(lost, lost + won + 1)) / 2 ** (lost + won)
+        by_signs = stats.binom.sf(lost - 1, lost + won, 0.5)  # one-sided
         middle, error = mean(losses), stdev(losses) / len(losses) ** 0.5
         by_size = 2 * stats.t.sf(middle / error, len(losses) - 1) if error > 1e-12 * middle else 0.0
         return bool(min(by_signs, by_size) < LEVEL)

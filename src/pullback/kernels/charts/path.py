@@ -59,7 +59,7 @@ def room_for(chart):
 def _precondition(chart, flow, temperature, room):
     """The preconditioner: the inverse of τ + what the covariance would be if the groups were independent of each other.
 
-    It is inverse[t] for each item, plus tilt[t] · tilt[u] for each two of a group.
+    It is diagonal, inverse[t], plus tilt · tiltᵀ within each group.
     """
     inverse, tilt, sums = room.inverse, room.tilt, room.sums
     sums[:] = 0.0
@@ -96,30 +96,29 @@ def _scale(chart, room):
 
 @inner
 def _solve(chart, point, temperature, square, tolerance, room):
-    """step = (τ + covariance)⁻¹ residual, by conjugate gradients; `residual` becomes what is left.  Iterations.
+    """step = (τ + covariance)⁻¹ residual, by conjugate gradients; `residual` becomes what is left.
 
-    The preconditioner is given, and the residual scaled by it, whose square is `square`.
+    Begins with room.scaled, the preconditioner times the residual, and `square`, their product.
     """
     items = len(chart.part)
     goal = tolerance * tolerance * square
     room.step[:items] = 0.0
     room.conjugate[:items] = 0.0
     last = np.inf
-    for iteration in range(_ITERATIONS):
+    for _ in range(_ITERATIONS):
         for t in range(items):
             room.conjugate[t] = room.scaled[t] + square / last * room.conjugate[t]
         covary(chart, point.share, point.flow, room.conjugate, room.value, room.below, room.product)
         add_multiple(room.product, temperature, room.conjugate, items)
         curvature = dot(room.conjugate, room.product, items)
         if not curvature > 0.0:
-            return iteration
+            return
         length = square / curvature
         add_multiple(room.step, length, room.conjugate, items)
         add_multiple(room.residual, -length, room.product, items)
         last, square = square, _scale(chart, room)
         if square <= goal:
-            return iteration + 1
-    return _ITERATIONS
+            return
 
 
 @inner

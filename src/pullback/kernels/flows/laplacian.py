@@ -21,7 +21,7 @@ from pullback.kernels.tools import borrowing, inlined, inner, sum_of
 from pullback.kernels.tools.rows import add_multiples, eliminate_within, multiply
 
 NONE = 1e-9  # pivots below are zero
-DENSE = 0.15  # ends of active edges for each edge, from where on rows are written throughout
+DENSE = 0.15  # ends of active edges for each edge; with more, questions would be mispredicted too often
 
 
 class System(NamedTuple):

@@ -7,8 +7,8 @@ from pullback.kernels.tools import borrowing
 
 ROUNDS = 2  # of Newton's method for one node: more do not spare steps later
 MEMORY = 0.3  # weight of the last node in the average
-SWEEPS = 3  # over the nodes one by one: they take half as long as a step of all, and spare one …
-SHARED = 1.5, 0.6  # … if a node uses more edges than this, and less than this part of them
+SWEEPS = 3  # over the nodes one by one, each half as long as a step of all; two or four take longer on chains, …
+SHARED = 1.5, 0.6  # … and none are worth it unless a node uses more edges than this, and less than this part of them
 
 
 @borrowing
@@ -23,7 +23,7 @@ def start(scores, graph, potential, row, arriving, degree):
     first, head, edge, share, sink = graph
     potential[sink:] = 0.0
     used, nodes, active = 1.0, 0, 0.0
-    late = (used, used, used, used)  # that of the oldest is asked: a processor computes several nodes at once
+    late = (used, used, used, used)  # the latest averages: a node reads the oldest, and waits for no other
     for u in range(sink - 1, -1, -1):
         begin, end = first[u], first[u + 1]
         for r in range(begin, end):

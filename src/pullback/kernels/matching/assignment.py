@@ -5,12 +5,13 @@ if every row has the column it gets most from and columns that nobody has are fr
 
     Σ_matched s_ij = Σ_i u_i + Σ_j v_j   with   u_i + v_j ≥ s_ij for all pairs,   u_i = max_j s_ij − v_j
 
-In an optional matching a row may also stay idle, and gets 0.  Three stages keep this true for the rows done so far:
+In an optional matching a row may also stay idle, and gets 0.  Four stages keep this true for the rows done so far:
 
   prices        where all columns will be matched their prices are arbitrary: begin with the best score of each
-  bids          a row takes its best column, of several one that nobody has, and raises the price until it gets no
-                more than from its second best.  A row that had the column bids next.  Most rows are served so, in O(m)
-                each
+  first bids    every row bids for its best column at the same prices, and the first to ask gets it
+  bids          a row that is left takes its best column, of several one that nobody has, and raises the price until it
+                gets no more than from its second best.  A row that had the column bids next.  Most rows are served so,
+                in O(m) each
   augment       of those left, each looks for the chain of rows to move on that costs least: Dijkstra's algorithm over
                 columns, O(n m) at worst
 
@@ -21,17 +22,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pullback.kernels.matching.bids import (
-    bid_in_turn,
-    bid_side_by_side,
-    first_bids,
-    new_auction,
-    starting_prices,
-)
+from pullback.kernels.matching.bids import BIDS, bid_in_turn, bid_side_by_side, first_bids, new_auction, starting_prices
 from pullback.kernels.matching.wide import fill, fits, wide_shape, write_vertex
 from pullback.kernels.tools import borrowing, fmax, inner, kernel
 
-ROOM = 2048  # scores of so many pairs are loaded before any are used: what was written just now is slow to read
+ROOM = 2048  # numbers, which fit in a cache: several instances are loaded before any is read, as what was just written
+# is slow to read
 
 
 class Assignment(NamedTuple):
@@ -182,15 +178,15 @@ def argmax(scores, lengths, optional, vertex, lo, hi):
     n, m = scores.shape[1:]
     rows, cols = min(n, m), max(n, m)
     several = new_auction(max(1, min(hi - lo, ROOM // (n * m))), rows, cols)
-    a = new_assignment(rows, cols)
+    a = new_assignment(rows, cols)  # its matching and prices are replaced by those of an instance
     vertex[lo:hi] = 0
     first = lo
     while first < hi:
-        last = min(first + len(several.score), hi)
-        loaded = _load(scores[first:last], lengths[first:last], several.score)
-        solved = _solve(lengths[first : first + loaded], optional, several, a, vertex[first:last])
+        end = min(first + len(several.score), hi)
+        loaded = _load(scores[first:end], lengths[first:end], several.score)
+        solved = _solve(lengths[first : first + loaded], optional, several, a, vertex[first:end])
         first += solved
-        if first < last:
+        if first < end:
             return first
     return -1
 
@@ -214,7 +210,7 @@ def _solve(lengths, optional, several, a, vertex):
         if not starting_prices(wide, optional, several.price[t]):
             count = t
             break
-        several.cols[t] = cols
+        several.cols[t], several.left[t] = cols, BIDS * rows
         match, owner, price, waiting = several.match[t], several.owner[t], several.price[t], several.waiting[t]
         several.bidding[t] = first_bids(wide, idle, match, owner, price, waiting, a.reach)
     bid_side_by_side(several, count, idle)

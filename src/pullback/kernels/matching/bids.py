@@ -1,4 +1,4 @@
-"""Rows bid for columns, the second stage of `assignment`: in one matrix, or in several side by side."""
+"""Rows bid for columns, the second and third stage of `assignment`: in one matrix, or in several side by side."""
 
 from typing import NamedTuple
 
@@ -29,7 +29,8 @@ def starting_prices(score, optional, price):
 def first_bids(score, idle, match, owner, price, waiting, asked):
     """Every row bids once, all at the same prices, so that none waits for another; who asks first gets a column.
 
-    The rows that got none are written to `waiting`; returns how many.  `asked` is workspace.
+    The rows that got none are written to `waiting`; returns how many.  `asked`, for
+    workspace, is the price of each column after this round.
     """
     rows, cols = score.shape
     for j in range(cols):
@@ -76,7 +77,10 @@ def _bid(row, i, idle, match, owner, price):
 
 @borrowing
 def bid_in_turn(score, bidding, idle, a):
-    """Lets the first rows of a.waiting bid, each with those it displaces; returns how many are waiting then."""
+    """Lets the first rows of a.waiting bid, each with those it displaces; returns how many are waiting then.
+
+    a: an `Assignment`.
+    """
     waiting, left = 0, BIDS * len(score)
     for k in range(bidding):
         i = a.waiting[k]
@@ -137,33 +141,36 @@ def new_auction(count, rows, cols):
 
 
 @borrowing
-def bid_side_by_side(s, count, idle):
+def bid_side_by_side(several, count, idle):
     """`bid_in_turn` for the first matrices, one bid each and then the next.
 
     A bid waits for the prices of the one before, but only in the same matrix: a processor works at several.
     """
-    rows = s.waiting.shape[1]
     busy = 0
     for t in range(count):
-        s.place[t], s.left[t], s.unserved[t] = 0, BIDS * rows, 0
-        s.bidder[t] = s.waiting[t, 0]
-        s.busy[busy] = t
-        busy += s.bidding[t] > 0
+        several.place[t], several.unserved[t] = 0, 0
+        several.bidder[t] = several.waiting[t, 0]
+        several.busy[busy] = t
+        busy += several.bidding[t] > 0
     while busy > 0:
         still = 0
         for k in range(busy):
-            t = s.busy[k]
-            i, cols = s.bidder[t], s.cols[t]
-            row = s.score[t, i * cols : (i + 1) * cols]
-            before = _bid(row, i, idle, s.match[t], s.owner[t], s.price[t]) if s.left[t] > 0 else _WAITS
-            s.left[t] -= 1
+            t = several.busy[k]
+            i, cols = several.bidder[t], several.cols[t]
+            row = several.score[t, i * cols : (i + 1) * cols]
+            before = (
+                _bid(row, i, idle, several.match[t], several.owner[t], several.price[t])
+                if several.left[t] > 0
+                else _WAITS
+            )
+            several.left[t] -= 1
             if before == _WAITS:
-                s.waiting[t, s.unserved[t]] = i
-                s.unserved[t] += 1
+                several.waiting[t, several.unserved[t]] = i
+                several.unserved[t] += 1
             if before < 0:
-                s.place[t] += 1
-                before = s.waiting[t, s.place[t]] if s.place[t] < s.bidding[t] else -1
-            s.bidder[t] = before
-            s.busy[still] = t
+                several.place[t] += 1
+                before = several.waiting[t, several.place[t]] if several.place[t] < several.bidding[t] else -1
+            several.bidder[t] = before
+            several.busy[still] = t
             still += before >= 0
         busy = still

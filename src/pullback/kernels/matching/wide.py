@@ -41,12 +41,12 @@ def fill(scores, lengths, room):
             valid &= given[k] < np.inf
             room[k] = given[k]
         return valid
-    across, down = (1, n) if n > m else (m, 1)
+    row_step, column_step = (1, n) if n > m else (m, 1)
     for i in range(n):
         row = scores[i]
         for j in range(m):
             valid &= row[j] < np.inf
-            room[i * across + j * down] = row[j]
+            room[i * row_step + j * column_step] = row[j]
     return valid
 
 
@@ -65,7 +65,7 @@ def unload(wide, transposed, out):
 
 @borrowing
 def write_vertex(match, shape, transposed, out):
-    """Writes a one for every row i of a wide matrix that has a column match[i] of it, among zeros."""
+    """Writes a one into `out`, which holds zeros, for every row i of a wide matrix that has a column match[i] of it."""
     rows, cols = shape
     for i in range(rows):
         if 0 <= match[i] < cols:

@@ -2,10 +2,10 @@
 
 `kernel` marks what Python calls: it is compiled as a whole, with everything it calls, and kept on disk.  `inner` marks
 what only kernels call; `summing` is one whose sums may be reordered, which is what SIMD needs.  `borrowing` is an inner
-function that neither makes nor returns arrays, nor calls one that does: it does not count references to those it is
-given.  Numba counts them with every tuple of arrays, by atomic operations that take as long as the work of a short
-function.  `inlined` is a borrowing function that becomes part of its caller even where it is long.  None of them ever
-assumes that infinities or NaN are absent: a forbidden part is a score of −∞.
+function that makes no arrays, and neither returns one nor calls a function that does: it does not count references to
+those it is given.  Numba counts them with every tuple of arrays, by atomic operations that take as long as the work of
+a short function.  `inlined` is a borrowing function that becomes part of its caller even where it is long.  None of them
+ever assumes that infinities or NaN are absent: a forbidden part is a score of −∞.
 
 Numba by itself optimizes and translates every function once per level of calls, each time with all its callees linked
 in, and throws most of it away.  Here a function that a kernel calls is only linked: it is optimized inside each kernel
@@ -29,6 +29,7 @@ from numba.core.targetconfig import ConfigStack
 
 from pullback.kernels.tools.caching import keep_on_disk
 
+_COUNTS = "_nrt"  # Numba's option to count references; one that is not set would be the caller's
 TRIED = ((0, 61), (0, 68))  # the first and the last version of Numba that links functions as we expect
 
 
@@ -134,7 +135,7 @@ class _Function(CPUDispatcher):
 
     @functools.cached_property
     def whole(self):
-        whole = _Whole(self.py_func, self.locals, _counting(self.targetoptions))
+        whole = _Whole(self.py_func, self.locals, {**self.targetoptions, _COUNTS: True})
         whole.called = self
         if self.keep:
             keep_on_disk(whole)
@@ -153,7 +154,7 @@ def _as_expected():
         (Compiler, ("compile_extra",)),
         (ConfigStack, ("top_or_none",)),
         (Flags, ("no_compile", "no_cpython_wrapper", "no_cfunc_wrapper")),
-        (CPUDispatcher, ("add_overload", "_insert", "_compile_for_args")),
+        (CPUDispatcher, ("add_overload", "get_call_template", "_insert", "_compile_for_args")),
     ]
     return TRIED[0] <= version <= TRIED[1] and all(hasattr(cls, name) for cls, names in parts for name in names)
 
@@ -161,23 +162,17 @@ def _as_expected():
 LINKS = _as_expected() and os.environ.get("PULLBACK_PLAIN_NUMBA", "0") == "0"
 
 
-_COUNTS = "_nrt"  # Numba's option to count references; one that is not set would be the caller's
-
-
-def _counting(options):
-    """The options of a function that Python may call."""
-    return {**options, _COUNTS: True}
-
-
 def _decorator(keep, fastmath, *, counts=True, **more):
-    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath, _COUNTS: counts, **more}
+    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath, **more}
 
     def decorate(function):
         if LINKS and not config.DISABLE_JIT:
-            linked = _Function(function, {}, {"nopython": True, **options}, pipeline_class=_LinkedCompiler)
+            linked = _Function(
+                function, {}, {"nopython": True, **options, _COUNTS: counts}, pipeline_class=_LinkedCompiler
+            )
             linked.keep = keep
             return linked
-        plain = njit(**_counting(options))(function)
+        plain = njit(**options)(function)
         return keep_on_disk(plain) if keep and isinstance(plain, CPUDispatcher) else plain
 
     return decorate

@@ -2,7 +2,7 @@
 
 The runs of a graph (`runs`) and the rows of a matrix (`rows`) are padded to a multiple of four, their loops are short,
 and most of a search is spent in them.  `length` is a multiple of four everywhere; arrays come with the place at
-which a loop begins.
+which a loop begins.  (Rows of matchings are not padded: `best_two` looks at their last four numbers again.)
 """
 
 import inspect
