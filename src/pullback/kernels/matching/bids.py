@@ -158,11 +158,9 @@ def bid_side_by_side(several, count, idle):
             t = several.busy[k]
             i, cols = several.bidder[t], several.cols[t]
             row = several.score[t, i * cols : (i + 1) * cols]
-            before = (
-                _bid(row, i, idle, several.match[t], several.owner[t], several.price[t])
-                if several.left[t] > 0
-                else _WAITS
-            )
+            before = _WAITS
+            if several.left[t] > 0:
+                before = _bid(row, i, idle, several.match[t], several.owner[t], several.price[t])
             several.left[t] -= 1
             if before == _WAITS:
                 several.waiting[t, several.unserved[t]] = i

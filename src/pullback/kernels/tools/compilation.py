@@ -4,8 +4,8 @@
 what only kernels call; `summing` is one whose sums may be reordered, which is what SIMD needs.  `borrowing` is an inner
 function that makes no arrays, and neither returns one nor calls a function that does: it does not count references to
 those it is given.  Numba counts them with every tuple of arrays, by atomic operations that take as long as the work of
-a short function.  `inlined` is a borrowing function that becomes part of its caller even where it is long.  None of them
-ever assumes that infinities or NaN are absent: a forbidden part is a score of −∞.
+a short function.  `inlined` is a borrowing function that becomes part of its caller even where it is long.  None of
+them ever assumes that infinities or NaN are absent: a forbidden part is a score of −∞.
 
 Numba by itself optimizes and translates every function once per level of calls, each time with all its callees linked
 in, and throws most of it away.  Here a function that a kernel calls is only linked: it is optimized inside each kernel
