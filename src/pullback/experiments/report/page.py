@@ -142,7 +142,7 @@ def _marks(section: Section) -> str:
     if len(section.compared[0].results) < FEWEST:
         test = "too few seeds for a test"
     else:
-        test = "= where no paired test at 5 %, a two-sided t-test or a one-sided sign test, finds a row worse than one above"
+        test = "= where no paired test at 5 % (two-sided t-test, one-sided sign test) finds a row worse than one above"
     return (
         f"{_NUMBERS}.  Best in bold; {test}.  Compared is one row for each "
         "estimator, with settings chosen on validation data; a row with a seed that failed, or with fewer seeds than "
