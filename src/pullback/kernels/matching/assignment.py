@@ -26,8 +26,7 @@ from pullback.kernels.matching.bids import BIDS, bid_in_turn, bid_side_by_side, 
 from pullback.kernels.matching.wide import fill, fits, wide_shape, write_vertex
 from pullback.kernels.tools import borrowing, fmax, inner, kernel
 
-ROOM = 2048  # numbers, which fit in a cache: several instances are loaded before any is read, as what was just written
-# is slow to read
+ROOM = 2048  # numbers to load before any is read, few enough for a cache: what was written just now is slow to read
 
 
 class Assignment(NamedTuple):

@@ -29,8 +29,8 @@ def starting_prices(score, optional, price):
 def first_bids(score, idle, match, owner, price, waiting, asked):
     """Every row bids once, all at the same prices, so that none waits for another; who asks first gets a column.
 
-    The rows that got none are written to `waiting`; returns how many.  `asked`, for
-    workspace, is the price of each column after this round.
+    The rows that got none are written to `waiting`; returns how many.  `asked` is workspace: the price of each column
+    after this round.
     """
     rows, cols = score.shape
     for j in range(cols):
